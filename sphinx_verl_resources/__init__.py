@@ -1,7 +1,6 @@
 """Sphinx extension for the hardware and memory documentation of verl.
 
-Importing this package loads neither pydantic nor any data file: everything that costs time waits
-until a page asks for it.
+Importing this package loads neither pydantic nor data files: slow work waits until a page needs it.
 """
 
 from __future__ import annotations

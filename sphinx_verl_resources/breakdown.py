@@ -1,4 +1,4 @@
-"""Breakdowns: named components of memory, each with its category and the formula of its bytes."""
+"""Breakdowns: named memory components, each with its category and a formula for its bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .units import short_number
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: exact: follows from counts and sizes. measured: from observations that are cited. assumed: a rule of thumb.
+#: exact: follows from counts and sizes. measured: from cited observations. assumed: a rule of thumb.
 Evidence = Literal["exact", "measured", "assumed"]
 
 
@@ -22,8 +22,8 @@ class Category(Enum):
     """The use of an allocation: a column of the tables, a colour of the charts, a value in JSON.
 
     Attributes:
-        value: its name for programs.
-        heading: its name for people.
+        value: its name in JSON.
+        heading: its displayed name.
     """
 
     heading: str
@@ -38,7 +38,7 @@ class Category(Enum):
     RUNTIME_OVERHEAD = "runtime-overhead", N_("Outside PyTorch")
 
     def __new__(cls, value: str, heading: str) -> Category:
-        """Keep the heading beside the value."""
+        """Store the heading with the value."""
         member = object.__new__(cls)
         member._value_, member.heading = value, heading
         return member
@@ -46,12 +46,12 @@ class Category(Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """The effect of an optimisation on a component: one more factor of its formula.
+    """The effect of an optimisation on a component: a further factor of its formula.
 
     Attributes:
         sign: ``÷`` or ``×``.
         value: the factor or the divisor.
-        symbol: the name of the value; empty where the number itself is shown.
+        symbol: the name of the value; empty to show the number itself.
     """
 
     sign: Literal["÷", "×"]
@@ -66,7 +66,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Formula:
-    """A product that gives bytes; it is shown exactly as it is computed.
+    """A product that gives bytes, shown exactly as it is computed.
 
     Attributes:
         variables: symbols and their values, in order.
@@ -92,7 +92,7 @@ class Formula:
 
     @property
     def symbols(self) -> str:
-        """With names: ``batch × sequence × hidden × layers × 2 bytes``."""
+        """The formula with names: ``batch × sequence × hidden × layers × 2 bytes``."""
         factors = [symbol for symbol, _ in self.variables]
         factors += [f"{short_number(value)} {unit}".strip() for value, unit in self.constants]
         changes = (f" {change.sign} {change.symbol or short_number(change.value)}" for change in self.changes)
@@ -100,7 +100,7 @@ class Formula:
 
     @property
     def numbers(self) -> str:
-        """With numbers put in: ``32 × 2048 × 2560 × 32 × 2``."""
+        """The formula with numbers: ``32 × 2048 × 2560 × 32 × 2``."""
         factors = [short_number(value) for _, value in self.variables]
         factors += [short_number(self._constant)] if self.constants else []
         changes = (f" {change.sign} {short_number(change.value)}" for change in self.changes)
@@ -116,11 +116,11 @@ class Component:
     """A part of the memory of one GPU.
 
     Attributes:
-        key: its name for programs, ``kv-cache`` for example.
-        label: its name for people.
-        category: its use.
-        formula: of its bytes.
-        evidence: of the formula.
+        key: its name in data and options, for example ``kv-cache``.
+        label: its displayed name.
+        category: the use of the memory.
+        formula: the formula of its bytes.
+        evidence: the evidence for the formula.
     """
 
     key: str
@@ -135,7 +135,7 @@ class Component:
         return self.formula.value
 
     def changed(self, change: Change) -> Component:
-        """Return the component with one more factor."""
+        """Return the component with a further factor."""
         return replace(self, formula=replace(self.formula, changes=(*self.formula.changes, change)))
 
 

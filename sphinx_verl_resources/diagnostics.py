@@ -1,4 +1,4 @@
-"""Describe problems: the place, the kind, what is wrong and what to do about it."""
+"""Problems, each with a place, a code, a message and a remedy."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ __all__ = [
     "warning",
 ]
 
-#: Characters of a message, and of a remedy, that are printed.
+#: The most characters of a message, and of a remedy, that are printed.
 MAX_MESSAGE = 500
-#: Problems of one file that are printed; a file with more of them is no data file.
+#: The most problems of one file that are printed; a file with more is probably not a data file.
 MAX_PROBLEMS = 50
-#: Names that are compared letter by letter with a misspelt one, and how many may be known for that.
+#: The most names that are compared letter by letter with a misspelt one, and the most names to choose from.
 _MOST_COMPARED, _MOST_KNOWN = 20, 5_000
 
-#: Invisible characters and those that reorder visible ones: controls except tab and line breaks, line
+#: Invisible characters and characters that reorder visible ones: controls except tab and line breaks, line
 #: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
-#: Joiners and variation selectors stay: scripts and emoji need them.
+#: Joiners and variation selectors are allowed, because scripts and emoji need them.
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e0fff]"
@@ -49,7 +49,7 @@ FORBIDDEN = re.compile(
 
 
 class Severity(Enum):
-    """The level of a problem; its name is what is printed."""
+    """The level of a problem; messages show its name."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -57,13 +57,13 @@ class Severity(Enum):
 
 @dataclass(frozen=True, order=True)
 class Location:
-    """A place in a file, or a setting of a question that is in no file.
+    """A place in a file, or a setting that is not in a file.
 
     Attributes:
-        path: the file as the user calls it; messages escape it. Empty where there is none.
-        line: from 1; 0 where none applies.
-        column: from 1; 0 where none applies.
-        key: the setting, option or field that is wrong, where it is known by name; messages begin with it.
+        path: the file's name for the user; messages escape it. Empty if there is no file.
+        line: from 1; 0 if unknown.
+        column: from 1; 0 if unknown.
+        key: the name of the wrong setting, option or field, if any; messages begin with it.
     """
 
     path: str
@@ -74,18 +74,18 @@ class Location:
     def __str__(self) -> str:
         if not self.path:
             return ""
-        # Sphinx takes a location without a colon for a document name, so the line is always there.
+        # Sphinx reads a location without a colon as a document name, so there is always a line.
         return f"{self.shown_path}:{self.line or 1}:{self.column or 1}"
 
     @property
     def shown_path(self) -> str:
-        """The path on one line; the first colon before a digit ends it."""
+        """The path on one line, with colons before digits escaped; a line number follows it."""
         return re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A problem: where it is, its code, what is wrong, and what to do about it."""
+    """A problem."""
 
     place: Location
     code: Code
@@ -95,12 +95,12 @@ class Diagnostic:
 
     @property
     def named_message(self) -> str:
-        """The message, after the setting, option or entry that it is about."""
+        """The message, with the setting, option or entry before it."""
         return f"{self.place.key}: {self.message}" if self.place.key else self.message
 
     @property
     def text(self) -> str:
-        """The message and the remedy on one line, without the place in a file and the code."""
+        """The message and the remedy on one line, without place and code."""
         message = _cut(self.named_message)
         joined = f"{message}; {_cut(self.remedy)}" if self.remedy else message
         return one_line(joined)
@@ -111,11 +111,11 @@ class Diagnostic:
 
     @property
     def is_error(self) -> bool:
-        """True for an error, and not only a warning."""
+        """True for an error, False for a warning."""
         return self.severity is Severity.ERROR
 
     def __lt__(self, other: Diagnostic) -> bool:
-        """Sort by place, then by code and text, so that output is reproducible."""
+        """Order by place, code and message, for reproducible output."""
         return (self.place, self.code.name, self.message) < (other.place, other.code.name, other.message)
 
 
@@ -125,7 +125,7 @@ def warning(place: Location, code: Code, message: str, remedy: str) -> Diagnosti
 
 
 class NoAnswerError(Exception):
-    """A question without an answer; its diagnostics say why, errors first."""
+    """A question without an answer; its diagnostics give the reasons, errors first."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         once = dict.fromkeys(diagnostics)
@@ -134,28 +134,28 @@ class NoAnswerError(Exception):
 
     @property
     def code(self) -> Code:
-        """The kind of the first problem."""
+        """The code of the first problem."""
         return self.diagnostics[0].code
 
     @classmethod
     def because(
         cls, message: str, remedy: str = "", *, code: Code = Code.directive, key: str = ""
     ) -> NoAnswerError:
-        """Return the error for one reason.
+        """Return an error with one diagnostic.
 
         Args:
-            message: what is wrong.
-            remedy: what to do about it.
-            code: the kind of problem.
-            key: the setting, option or field that is wrong.
+            message: the problem.
+            remedy: the remedy.
+            code: the code.
+            key: the wrong setting, option or field.
         """
         return cls(Diagnostic(Location("", key=key), code, message, remedy))
 
 
 def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return the problems to print: of a file with very many first errors; the rest is counted.
+    """Return the problems to print; a file with very many is cut, errors first, and the rest counted.
 
-    What ``validation.explained`` repeats is counted, and printed once.
+    Repeats from ``validation.explained`` are counted, but not printed.
     """
     found = tuple(problems)
     counts = Counter(problem.place.path for problem in found)
@@ -169,13 +169,13 @@ def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
             by_path[problem.place.path].append(problem)
     for path, ranked in by_path.items():
         message = f"{counts[path] - MAX_PROBLEMS} more problems are not listed"
-        rest = replace(ranked[: MAX_PROBLEMS + 1][-1], message=message, remedy="mend the others first")
+        rest = replace(ranked[: MAX_PROBLEMS + 1][-1], message=message, remedy="fix the others first")
         kept += [*ranked[:MAX_PROBLEMS], rest]
     return tuple(sorted(kept))
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line, with characters escaped that a terminal would obey."""
+    """Return a text on one line, with control characters escaped."""
     joined = " ".join(text.split())
     if joined.isprintable():
         return joined
@@ -183,12 +183,12 @@ def one_line(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a file name for one line of any terminal; backslashes are doubled, so all names differ."""
+    """Escape a file name for one line of any terminal; doubled backslashes keep different names different."""
     return re.sub(rf"{FORBIDDEN.pattern}|[\t\n\r\\]", _escaped, name)
 
 
 def visible(text: str) -> str:
-    """Return a text with its invisible characters escaped."""
+    """Escape the invisible characters of a text."""
     return FORBIDDEN.sub(_escaped, text)
 
 
@@ -206,15 +206,15 @@ def counted(number: int, word: str) -> str:
 
 
 def _cut(text: str, most: int = MAX_MESSAGE) -> str:
-    """Return a text without its middle where it is too long for a screen."""
+    """Shorten a long text in the middle."""
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that ``word`` means or looks like a misspelling of, None if there is none.
+    """Return the known word that ``word`` probably means; None if there is none.
 
-    Less similar words are near only if one begins with the other. A name with a number, as GPUs have one,
-    may have other words around it.
+    Less similar words match only if one begins with the other. A name with a number, such as a GPU's, also
+    matches inside other words.
 
     >>> nearest("MINIMUM", ["MIN"]), nearest("deepspeed", ["fsdp", "mindspeed"])
     ('MIN', None)
@@ -228,7 +228,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     if len(folded) > _MOST_KNOWN:
         return None
     letters = Counter(asked)
-    # The share of letters in common is quick to count, and never below that of letters in the same order.
+    # The share of common letters is fast to compute and never below the ratio of ``difflib``.
     common = {name: 2 * (letters & Counter(name)).total() / (len(name) + len(asked) or 1) for name in folded}
     alike = heapq.nlargest(_MOST_COMPARED, folded, key=common.__getitem__)
     near = difflib.get_close_matches(asked, alike, n=1, cutoff=0.7)
@@ -239,16 +239,13 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggest_or(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Return a remedy with the nearest known word, and what to do if it is not meant."""
+    """Return a remedy that suggests the nearest known word, and ``otherwise``."""
     near = nearest(word, known)
     return f"did you mean {near!r}? If not, {otherwise}" if near else otherwise
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the nearest known word or lists all of them; empty for a long list.
-
-    Long lists are not printed: a reader cannot use a hundred model names.
-    """
+    """Return a remedy with the nearest known word or all of them; empty if there are too many to list."""
     names = list(dict.fromkeys(known))
     near = nearest(word, names)
     if near:

@@ -1,6 +1,6 @@
 """Read commits and files of a verl checkout with git.
 
-Nothing is checked out, run, changed or fetched, and the repository's own configuration is not used.
+Git checks out, runs, changes and fetches nothing, and does not use the repository's own configuration.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 from .catalog.links import REF, is_commit, is_fixed_ref
 from .diagnostics import nearest
 
-#: Seconds for one question; each takes some milliseconds.
+#: The timeout of a git command in seconds; each normally takes milliseconds.
 TIMEOUT = 30
-#: Git asks nothing of a network or of the person at the terminal, and writes nothing.
+#: Keeps git from using the network, prompting and writing.
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ALLOW_PROTOCOL": "none",
@@ -30,22 +30,22 @@ _ENVIRONMENT = {
 
 
 class GitError(Exception):
-    """A checkout that cannot be asked, or a question that git cannot answer; the text says why."""
+    """A checkout that git cannot read, or a request that git cannot answer; the text gives the reason."""
 
 
 def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
-    """Return the exit code and the output of a git command that only reads.
+    """Run a git command that only reads, and return its exit code and output.
 
     Args:
         folder: any folder of the checkout.
-        arguments: the command and its words; names from elsewhere go after ``--``.
+        arguments: the command and its arguments; untrusted names go after ``--``.
 
     Raises:
-        GitError: git is not installed, or gives no answer.
+        GitError: git is not installed or does not answer.
     """
-    # A setting of the checkout could name a program that watches its files.
+    # The checkout's configuration could set a file-watching program, which git would run.
     command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments]
-    # A hook of git sets variables that name the hook's own repository.
+    # Git hooks set variables that point to the hook's repository.
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -71,15 +71,15 @@ def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
 
 
 def committed(file: Path) -> tuple[str, str]:
-    """Return the commit of the verl checkout around a file, and the path of the file in it.
+    """Return the commit of a file's verl checkout, and the file's path in it.
 
     Raises:
-        GitError: the file is in no checkout of verl, or differs from what is committed there.
+        GitError: the file is not in a checkout of verl, or differs from its committed version.
     """
     folder, name = file.parent, file.name
     code, prefix = ask_git(folder, "rev-parse", "--show-prefix")
     if code:
-        raise GitError("it is in no git checkout")
+        raise GitError("it is not in a git checkout")
     code, ref = ask_git(folder, "rev-parse", "--verify", "HEAD")
     if code:
         raise GitError("its checkout has no commit")
@@ -87,24 +87,24 @@ def committed(file: Path) -> tuple[str, str]:
     remote = output.decode("utf-8", "replace").strip()
     elsewhere = remote and not re.search(r"(?:^|[/:])verl(?:\.git)?/*$", remote)
     if elsewhere or ask_git(folder, "rev-parse", "--verify", "HEAD:verl/__init__.py")[0]:
-        raise GitError("its checkout is not one of verl")
+        raise GitError("its checkout is not a checkout of verl")
     path = f"{prefix.decode('utf-8', 'surrogateescape').strip()}{name}"
     code, content = ask_git(folder, "cat-file", "blob", f"HEAD:{path}")
     if code:
         raise GitError("it is not committed in its checkout")
-    # Git may have changed the line ends when it checked the file out.
+    # Git may have converted line endings at checkout.
     if content.replace(b"\r\n", b"\n") != file.read_bytes().replace(b"\r\n", b"\n"):
-        raise GitError("it differs from what is committed")
+        raise GitError("it differs from the committed version")
     return ref.decode().strip(), path
 
 
-#: Bytes of a file that are read; no launch script comes near.
+#: The largest file that is read, in bytes; launch scripts are much smaller.
 _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A checkout; ``shown`` is what the user calls it."""
+    """A checkout; ``shown`` is its path as given by the user."""
 
     path: Path
     shown: str
@@ -112,46 +112,46 @@ class Repository:
     _paths: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def commit(self, ref: str) -> str | None:
-        """Return the full name of the commit of a commit, tag or branch; None where there is none."""
+        """Resolve a commit, tag or branch to the full name of its commit; None if there is none."""
         if ref not in self._commits:
             self._commits[ref] = next(filter(None, map(self._resolved, _full_names(ref))), None)
         return self._commits[ref]
 
     def _resolved(self, name: str) -> str | None:
-        # Of a name that is none, git would take a commit from its end, as of v1-gd5a142b.
+        # For an unknown name such as v1-gd5a142b, git would use the commit at its end.
         is_name = name.startswith("refs/")
         if is_name and self._ask("show-ref", "--verify", "--quiet", "--", name)[0]:
             return None
         code, output = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         commit = output.decode().strip()
-        # A branch may be called like the beginning of a commit.
+        # The name of a branch may look like an abbreviated commit.
         return commit if code == 0 and (is_name or commit.startswith(name)) else None
 
     @cached_property
     def is_shallow(self) -> bool:
-        """True where the clone lacks commits on purpose."""
+        """True for a shallow clone."""
         return self._ask("rev-parse", "--is-shallow-repository")[1].strip() == b"true"
 
     def paths(self, commit: str) -> tuple[str, ...]:
-        """Return the paths of all files of a commit.
+        """Return the paths of all files in a commit.
 
         Raises:
-            GitError: the clone lacks them.
+            GitError: the clone lacks the files.
         """
         if commit not in self._paths:
             code, output = self._ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
             if code:
-                raise GitError(f"{self.shown}: lacks the files of {commit[:12]}; fetch them")
+                raise GitError(f"{self.shown}: the files of commit {commit[:12]} are missing; fetch them")
             names = output.decode("utf-8", "surrogateescape").split("\0")
             self._paths[commit] = tuple(name for name in names if name)
         return self._paths[commit]
 
     def has(self, commit: str, path: str) -> bool:
-        """Return whether a commit has a file of this name."""
+        """Return whether a commit has a file at this path."""
         return path in self.paths(commit)
 
     def nearest(self, commit: str, path: str) -> str | None:
-        """Return the file of a commit that is most likely meant: its name elsewhere, or a similar path."""
+        """Suggest a file of a commit: the same file name in another directory, or a similar path."""
         paths = self.paths(commit)
         name = path.rsplit("/", 1)[-1]
         same = [other for other in paths if other.rsplit("/", 1)[-1] == name]
@@ -159,7 +159,7 @@ class Repository:
         return nearest(path, same) or next(iter(same), None) or nearest(path, beside) or nearest(path, paths)
 
     def text(self, commit: str, path: str) -> str | None:
-        """Return the text of a file of a commit; None where the clone lacks it, or it is no text."""
+        """Return the text of a file in a commit; None if the clone lacks it or it is not text."""
         code, output = self._ask("cat-file", "blob", f"{commit}:{path}")
         if code or len(output) > _MAX_BYTES:
             return None
@@ -172,17 +172,17 @@ class Repository:
         try:
             return ask_git(self.path, *arguments)
         except GitError as error:
-            raise GitError(f"{self.shown}: {error}, and --repo needs its answers") from None
+            raise GitError(f"{self.shown}: {error}; --repo needs git") from None
 
 
 def _full_names(ref: str) -> tuple[str, ...]:
-    """Return the names under which others see what a ref means; HEAD and the stash differ by checkout."""
+    """Return the full names that a ref can have; HEAD and the stash, which differ by checkout, have none."""
     if not re.fullmatch(REF, ref):
         return ()
     tag, branch = f"refs/tags/{ref}", f"refs/heads/{ref}"
     if is_fixed_ref(ref):
         return (ref,) if is_commit(ref) else (tag, branch)
-    # A clone has few of the branches of where it comes from, and may be ahead of those.
+    # A clone has few of its origin's branches, and its own may be ahead of them.
     return (f"refs/remotes/origin/{ref}", tag, branch)
 
 
@@ -190,14 +190,16 @@ def open_repository(name: str, shown: str) -> Repository:
     """Open the checkout at a path.
 
     Raises:
-        GitError: there is none, or git cannot be asked.
+        GitError: there is no checkout, or git does not answer.
     """
     path = Path(name)
     if not name:
-        raise GitError("--repo is empty; it names a git checkout of verl")
+        raise GitError("--repo is empty; give the path of a git checkout of verl")
     if not path.is_dir():
-        raise GitError(f"{shown}: no such directory; --repo names a git checkout of verl")
+        raise GitError(f"{shown}: no such directory; give the path of a git checkout of verl")
     repository = Repository(path, shown)
     if repository._ask("rev-parse", "--git-dir")[0]:
-        raise GitError(f"{shown}: no git checkout, or not one of yours; --repo names a checkout of verl")
+        raise GitError(
+            f"{shown}: not a git checkout, or owned by another user; give the path of a git checkout of verl"
+        )
     return repository

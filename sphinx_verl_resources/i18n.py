@@ -1,10 +1,9 @@
-"""Words that readers see, in the language of the documentation.
+"""Translation of the texts that readers see.
 
-What the extension writes into a page passes through ``_`` or ``plural`` where it is written, never when
-a module is imported; a text that a lower layer keeps as a constant is marked with ``N_`` for the message
-catalog and passes through ``_`` when it is shown. Problems that a build prints stay English, so that they
-can be searched for: log messages, the boxes that show them on a page, and what an estimate leaves out.
-So do what is recorded and the symbols of formulas.
+Code that writes a text into a page translates it with ``_`` or ``plural`` at that time, never on import.
+Constants of lower layers are marked with ``N_`` for the message catalog and translated with ``_`` when
+shown. Problems stay English in logs and on pages, so that users can search for them, and so do the
+omissions of an estimate, recorded data and the symbols of formulas.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _spoken: gettext.NullTranslations = gettext.NullTranslations()
 
 
 def use_language(language: str, directories: Iterable[Path] = ()) -> str:
-    """Translate into ``language`` from now on, until the next call.
+    """Translate into ``language`` until the next call.
 
-    Catalogs of this name in ``directories`` come before those of the package, message by message. Sphinx's
-    own registry of catalogs is not used: it keeps the language of the first build of a process.
+    For each message, catalogs in ``directories`` take precedence over those of the package. Sphinx's own
+    registry of catalogs is not used, because it keeps the language of a process's first build.
 
     Returns:
         A digest of the language and of the catalogs in ``directories``.
@@ -39,7 +38,7 @@ def use_language(language: str, directories: Iterable[Path] = ()) -> str:
     global _spoken
     places = [*directories, LOCALE]
     files = {place: gettext.find(CATALOG, place, [language]) for place in places}
-    # Not through ``gettext.translation``, which reads each file once in the life of a process.
+    # Not with ``gettext.translation``, which reads each file only once per process.
     texts = {place: Path(name).read_bytes() for place, name in files.items() if name}
     found: list[gettext.NullTranslations] = [
         gettext.GNUTranslations(BytesIO(text)) for text in texts.values()
@@ -53,16 +52,16 @@ def use_language(language: str, directories: Iterable[Path] = ()) -> str:
 
 
 def _(message: str) -> str:
-    """Return a text in the language of the documentation."""
-    # The message without a text is the header of a catalog.
+    """Translate a text into the language of the documentation."""
+    # The empty message is the header of a catalog.
     return _spoken.gettext(message) if message else ""
 
 
 def plural(one: str, many: str, count: int) -> str:
-    """Return one of two texts, by how many there are, in the language of the documentation."""
+    """Translate the singular or plural text, depending on ``count``."""
     return _spoken.ngettext(one, many, count)
 
 
 def N_(message: str) -> str:  # noqa: N802 - gettext's own name for it
-    """Mark a text that is translated when it is shown."""
+    """Mark a text for translation when it is shown."""
     return message

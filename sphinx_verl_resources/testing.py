@@ -1,4 +1,4 @@
-"""Check data in the tests of other repositories, as ``verl-resources check`` does."""
+"""Check data in the tests of other repositories, like ``verl-resources check``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None:
-    """Fail where the data have problems.
+    """Fail if the data have problems.
 
     Args:
-        path: a data directory, the one that holds ``runs``.
+        path: a data directory, the one that contains ``runs``.
         warnings: whether warnings count too.
 
     Raises:
-        AssertionError: they have; its text is what ``verl-resources check`` prints, a problem a line.
-        OSError: there is no data directory.
+        AssertionError: the data have problems; the text is that of ``verl-resources check``, one per line.
+        OSError: ``path`` is not a data directory.
     """
     found = [problem for problem in _problems(path) if warnings or problem.is_error]
     if found:

@@ -1,6 +1,6 @@
-"""Bytes and GPUs, and how they are written for people.
+"""Display formats of bytes and GPUs.
 
-GiB is 2^30 bytes, what a GPU and verl report; GB is 10^9 bytes, what the memory analysis counts in.
+GiB is 2^30 bytes, the unit of GPUs and of verl. GB is 10^9 bytes, the unit of the memory analysis.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def gb_number(size: float) -> str:
-    """Return bytes as a number of GB, for a column whose heading says so: ``21.5``."""
+    """Return bytes as a number of GB without the unit: ``21.5``."""
     return _rounded(size / GB)
 
 
 def gib_number(size: float) -> str:
-    """Return bytes as a number of GiB, for a column whose heading says so."""
+    """Return bytes as a number of GiB without the unit."""
     return _rounded(size / GIB)
 
 
@@ -50,12 +50,12 @@ def share(value: float) -> str:
 
 
 def signed(value: float, write: Callable[[float], str]) -> str:
-    """Return a number as ``write`` gives it, with its sign even if that is a plus."""
+    """Format a number with ``write``, with a plus if it is not negative."""
     return write(value) if value < 0 else f"+{write(value)}"
 
 
 def short_number(value: float) -> str:
-    """Return a number as short as can be: ``0.3``, ``2048``, and from five digits on ``32,000``."""
+    """Return a number in its shortest form: ``0.3``, ``2048``, and from five digits on ``32,000``."""
     number = format(Decimal(repr(value)), "f").removesuffix(".0")
     whole, point, decimals = number.partition(".")
     return f"{int(whole):,}{point}{decimals}" if len(whole.lstrip("-")) > 4 else number
@@ -73,13 +73,13 @@ def two_digits(count: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Write one decimal, and two below one, where one would hide half of what there is."""
+    """Format with one decimal, or two below one, where one decimal would be too coarse."""
     text = f"{value:,.1f}" if abs(value) >= 1 or not value else f"{value:.2f}"
     return text.replace("-", MINUS)
 
 
 def crossed(gpus: object) -> str:
-    """Write GPUs as in a sentence.
+    """Return GPUs as written in a sentence.
 
     >>> crossed("8*H20")
     '8×H20'

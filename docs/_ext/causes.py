@@ -58,7 +58,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     "sleep_keeps_weights": (("Sleeping vLLM drops its weights (level 2).", f"v0.6.0: {_SPMD}:108"),),
     "reference_bytes": (
         (
-            "The reference policy needs 4 bytes a parameter on the host; before, 2.",
+            "The reference policy needs 4 bytes per parameter on the host; before, 2.",
             "v0.6.0: verl/trainer/config/engine/fsdp.yaml:32",
         ),
     ),
@@ -136,7 +136,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "unsharded_gradients": (
         (
-            "With several micro-batches, every GPU keeps all gradients until the last: 2 bytes a parameter "
+            "With several micro-batches, every GPU keeps all gradients until the last: 2 bytes per parameter "
             "with FSDP1, 4 with FSDP2.",
             f"{_ENGINE}:673",
         ),

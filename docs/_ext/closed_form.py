@@ -83,8 +83,8 @@ def rows(scores: Iterable[Score]) -> Iterator[list[Cell]]:
             *(Cell.number(percent(error)) for error in errors),
         ]
     for title, mean in (
-        (f"{TRACED} bytes a logit, as traced", _mean),
-        ("bytes a logit fitted to other sources", _fitted),
+        (f"{TRACED} bytes per logit, as traced", _mean),
+        ("bytes per logit fitted to other sources", _fitted),
     ):
         means = (Cell.number(share(mean(error, logs))) for error in (_error, error_with))
         yield bold([Cell.of(f"Mean error, {title}"), *[Cell.of("")] * 3, *means])

@@ -1,1 +1,1 @@
-"""The rule of thumb: pure functions from recorded facts to bytes. No files, no Sphinx."""
+"""The memory analysis, a rule of thumb: pure functions from recorded facts to bytes. No files, no Sphinx."""

@@ -1,6 +1,6 @@
 """The memory analysis: one sum of terms, then a chain of optimisations. A rule of thumb, in GB.
 
-verl itself works phase by phase. Where it differs from this rule, ``analysis.yaml`` has remarks.
+verl itself works phase by phase. Remarks in ``analysis.yaml`` describe the differences from this rule.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ModelShape:
     """The numbers of a model that the formulas use. Counts, not bytes.
 
     Attributes:
-        name: as pages show it.
-        checkpoint: the Hugging Face name of the model whose shape it is; empty for one given by numbers.
-        attention_heads: 0 where none are recorded; no formula uses them, nor the vocabulary.
+        name: the model's name on pages.
+        checkpoint: the Hugging Face name of the model with this shape; empty if given by numbers.
+        attention_heads: the number of heads, 0 if not recorded; no formula uses it, nor the vocabulary.
         gpus: the default number of GPUs that share the model.
     """
 
@@ -56,17 +56,17 @@ class ModelShape:
 
     @property
     def hidden_size_share(self) -> float:
-        """The hidden size as a share of what the stated rule gives."""
+        """The hidden size as a share of ``stated_hidden_size``."""
         return self.hidden_size / self.stated_hidden_size
 
     @property
     def implied_parameters(self) -> int:
-        """The parameters of all layers: attention, and a feed-forward part of three matrices."""
+        """The parameters of all layers: attention, and three matrices of the feed-forward part."""
         return self.layers * self.hidden_size * (4 * self.hidden_size + 3 * self.ffn_dimension)
 
     @property
     def stated_hidden_size(self) -> float:
-        """The hidden size by the rule that the document states and does not follow."""
+        """The hidden size by the document's own rule, which its figures do not follow."""
         return math.sqrt(self.parameters / (12 * self.layers))
 
 
@@ -77,9 +77,9 @@ class StepTaken:
     Attributes:
         name: its name for programs.
         label: its name for people.
-        gpus: the number of GPUs, if it shares something among them.
+        gpus: the number of GPUs, if it divides something among them.
         text: its effect, in a sentence.
-        changed: the components that it makes smaller.
+        changed: the components that it reduces.
     """
 
     name: str
@@ -92,7 +92,7 @@ class StepTaken:
 
     @property
     def saved(self) -> float:
-        """The bytes that the step saves; never negative."""
+        """The bytes that the step saves, never negative."""
         return self.before.total - self.after.total
 
 
@@ -105,12 +105,12 @@ class Bar:
     """A line of the waterfall. Sizes are bytes.
 
     Attributes:
-        label: for people; of a step the recorded one.
-        subject: the component or step; ``total`` for everything, ``per-gpu`` for what is left of it.
-        change: what the line adds, or takes away.
+        label: its name for people; for a step, the recorded label.
+        subject: the component or step; ``total`` for the sum, ``per-gpu`` for the rest after all steps.
+        change: the bytes that the line adds, negative if it subtracts.
         running: the total up to and including this line.
-        share: of the total: that of a component, or what all steps save.
-        category: the use of the component, if it is one.
+        share: the component's share of the total, or the share that all steps save.
+        category: the category of the component, if it is one.
         step: the step, if it is one.
     """
 
@@ -124,12 +124,12 @@ class Bar:
 
     @property
     def is_sum(self) -> bool:
-        """True for a total, and not a change."""
+        """True for a total, False for a change."""
         return self.subject in {TOTAL, PER_GPU}
 
     @property
     def shown(self) -> float:
-        """The size that the line is about."""
+        """The size that the line shows."""
         return self.running if self.is_sum else self.change
 
 
@@ -139,11 +139,11 @@ class Outcome:
 
     Attributes:
         shape: the model.
-        gpus: GPUs that share it.
-        batch_size: sequences.
-        sequence_length: tokens of each.
-        start: everything on one GPU.
-        steps: the chain, in the order taken.
+        gpus: the number of GPUs that share it.
+        batch_size: the number of sequences.
+        sequence_length: the tokens of each sequence.
+        start: all components on one GPU.
+        steps: the applied steps of the chain, in order.
     """
 
     shape: ModelShape
@@ -155,7 +155,7 @@ class Outcome:
 
     @property
     def saved_share(self) -> float:
-        """The share of the total that a GPU no longer holds after all steps."""
+        """The share of the total that all steps save."""
         return 1 - self.end.total / self.start.total if self.start.total else 0.0
 
     @property
@@ -167,15 +167,15 @@ class Outcome:
         """Return a step of the chain by its name.
 
         Raises:
-            NoAnswerError: the chain does not have the step.
+            NoAnswerError: the step is not applied.
         """
         for step in self.steps:
             if step.name == name:
                 return step
-        raise NoAnswerError.because(f"the step {name!r} is not taken", "take it, or name another one")
+        raise NoAnswerError.because(f"the step {name!r} is not applied", "apply it, or name another one")
 
     def waterfall(self) -> list[Bar]:
-        """Return the lines from the first component to what one GPU holds."""
+        """Return the lines, from the first component to the memory of one GPU."""
         bars: list[Bar] = []
         running, total = 0.0, self.start.total
         for component in self.start.components:
@@ -202,18 +202,18 @@ def analyse(
     sequence_length: int | None = None,
     steps: Iterable[str] | None = None,
 ) -> Outcome:
-    """Compute components and chain of the model called ``name``.
+    """Compute the components and the chain of a model.
 
     Args:
         analysis: the recorded analysis.
-        name: a specification of the analysis or a model of the catalog.
-        gpus: GPUs that share the model; None: as recorded for it.
-        batch_size: sequences; None: as assumed.
-        sequence_length: tokens of each; None: as assumed.
-        steps: names of the optimisations, in the order in which they are taken; None: all.
+        name: a specification of the analysis, or a model of the catalog.
+        gpus: the number of GPUs that share the model; None for the recorded number.
+        batch_size: the number of sequences; None for the assumed number.
+        sequence_length: the tokens of each sequence; None for the assumed number.
+        steps: the names of the optimisations, in order; None for all.
 
     Raises:
-        NoAnswerError: the model or a step is not known.
+        NoAnswerError: the model or a step is unknown.
     """
     assumed, shape = assumptions_of(analysis), find_shape(analysis, name)
     gpus, batch_size = gpus or shape.gpus, batch_size or assumed.batch_size
@@ -242,7 +242,7 @@ def _components(assumed: Assumptions, shape: ModelShape, batch: int, sequence: i
     yield _component(
         "activations", Category.ACTIVATIONS, (*tokens, hidden, layers), (assumed.activation_bytes, "bytes")
     )
-    # The factor 2: a key and a value.
+    # The factor 2: keys and values.
     yield _component(
         "kv-cache",
         Category.ROLLOUT_ENGINE,
@@ -279,20 +279,20 @@ def _take(step: Step, before: Breakdown, gpus: int) -> StepTaken:
 
 
 def figure_size(breakdown: Breakdown, figure: str) -> float:
-    """Return the bytes of a component, of all model states, or of everything."""
+    """Return the bytes of a component, of all model states, or of the total."""
     if figure == TOTAL:
         return breakdown.total
     return breakdown.of(STATE_COMPONENTS if figure == STATES else (figure,))
 
 
 def assumptions_of(analysis: Analysis) -> Assumptions:
-    """Return the assumptions of every figure.
+    """Return the assumptions behind all figures.
 
     Raises:
-        NoAnswerError: one of them is recorded nowhere.
+        NoAnswerError: an assumption is not recorded.
     """
     if analysis.assumptions is None:
-        raise NoAnswerError.because("an assumption is missing in analysis.yaml", "the build log says which")
+        raise NoAnswerError.because("an assumption is missing in analysis.yaml", "see the build log")
     return analysis.assumptions
 
 
@@ -317,7 +317,7 @@ def find_shape(analysis: Analysis, name: str) -> ModelShape:
 
 
 def entry_of(analysis: Analysis, section: str, name: str) -> Any:
-    """Return the entry of a section by its name, in any case of letters.
+    """Return the entry of a section by its name, ignoring case.
 
     Raises:
         NoAnswerError: there is none.
@@ -326,7 +326,7 @@ def entry_of(analysis: Analysis, section: str, name: str) -> Any:
     for known, entry in entries.items():
         if known.casefold() == name.casefold():
             return entry
-    message = f"nothing is recorded under {section!r} for {name!r}"
+    message = f"{section!r} has no entry for {name!r}"
     raise NoAnswerError.because(message, did_you_mean(name, entries), code=Code.unknown_size)
 
 

@@ -1,4 +1,4 @@
-"""The figures of the original document, compared with what its formulas give."""
+"""The figures of the original document, compared with the results of its formulas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
     from .analysis import Outcome
 
-#: The original figures have one decimal: a difference of half a unit of the last digit is rounding.
+#: The original figures have one decimal: differences up to half a unit of the last digit are rounding.
 ROUNDING = 0.05
 _LABELS = {
     **LABELS,
@@ -36,14 +36,14 @@ class Comparison:
     """One original figure and the computed one.
 
     Attributes:
-        step: label of the step that comes before it; empty for a figure before all steps.
-        gpus: the number of GPUs, if the step shares something among them.
+        step: the label of the step before it; empty for a figure before all steps.
+        gpus: the number of GPUs, if the step divides something among them.
         label: its name for people.
-        is_size: whether it is a size, and not a count.
-        computed: by the formula, not rounded; bytes if it is a size.
+        is_size: whether it is a size, not a count.
+        computed: the result of the formula, not rounded; bytes if it is a size.
         original: the number in the document; GB if it is a size.
-        causes: codes of the causes that are in the figure itself.
-        carried: codes of the causes that other figures bring in.
+        causes: codes of the causes in the figure itself.
+        carried: codes of the causes in other figures that it depends on.
     """
 
     step: str
@@ -61,35 +61,35 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """Original against computed, in per cent; empty if the computed figure is zero."""
+        """The original figure's difference from the computed one in per cent; empty if the latter is zero."""
         return percent(self._in_computed_unit / self.computed - 1) if self.computed else ""
 
     @property
     def agrees(self) -> bool:
-        """True where rounding explains the difference."""
+        """True if rounding explains the difference."""
         rounding = ROUNDING * GB if self.is_size else 0.5
         return abs(self._in_computed_unit - self.computed) <= rounding * (1 + 1e-9)
 
     @property
     def is_explained(self) -> bool:
-        """True where there is nothing to explain, or a cause is recorded."""
+        """True if the figures agree, or a cause is recorded."""
         return self.agrees or bool(self.causes or self.carried)
 
 
 def analysis_behind(analysis: Analysis, original: Printed) -> Analysis:
-    """Return the analysis up to and including the file that holds the original figures.
+    """Return the analysis up to and including the file with the original figures.
 
-    A later file that assumes another batch size does not contradict these figures.
+    A later file with other assumptions, such as another batch size, must not change the comparison.
     """
     states = (part.analysis for part in analysis.parts if original in part.printed)
     return next(states, analysis)
 
 
 def compare(analysis: Analysis, original: Printed) -> tuple[Comparison, ...]:
-    """Compare each original figure of a model, in the order of the record.
+    """Compare each original figure of a model, in recorded order.
 
     Raises:
-        NoAnswerError: the model, a step or a figure is not known.
+        NoAnswerError: the model, a step or a figure is unknown.
     """
     outcome = analyse(analysis, original.name)
     return tuple(_compare(outcome, item) for item in original.figures)
@@ -120,7 +120,7 @@ def _compare(outcome: Outcome, item: PrintedFigure) -> Comparison:
 
 
 def analysis_problems(analysis: Analysis) -> tuple[Diagnostic, ...]:
-    """Return every problem of the record: those found while reading, and those that computing shows."""
+    """Return every problem of the analysis: those from reading, and those from computing."""
     problems = (*analysis.diagnostics, *_original_problems(analysis))
     return tuple(sorted(problems))
 
@@ -132,7 +132,7 @@ def _original_problems(analysis: Analysis) -> Iterator[Diagnostic]:
             if original is None:
                 continue
             for number, item in enumerate(original.figures):
-                # Unknown names are reported where the file is checked.
+                # The check of the file reports unknown names.
                 with suppress(NoAnswerError):
                     comparison = _compare(analyse(part.analysis, original.name), item)
                     loc = ("printed", index, "figures", number)

@@ -1,4 +1,4 @@
-"""The problems of each part of the data; those of the analysis show only when it is computed."""
+"""The problems of each part of the data; for the analysis, computing finds further ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def problems_of(data: Dataset, part: DataPart) -> Sequence[Diagnostic]:
-    """Return every problem of one part of the data, those that only computing shows included."""
+    """Return every problem of one part of the data, including those that only computing finds."""
     if part == "analysis":
-        # Here, so that pages and commands without the analysis do not load it.
+        # Imported here, so that pages and commands without the analysis do not load it.
         from .original import analysis_problems
 
         return analysis_problems(data.analysis)

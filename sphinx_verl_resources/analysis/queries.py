@@ -1,4 +1,4 @@
-"""Queries about the memory analysis: each names a function and its arguments."""
+"""Queries about the memory analysis: each is a function and its arguments."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnalysisQuery(Query[Answer]):
-    """A query for what a function makes of the analysis.
+    """A query for the result of a function of the analysis.
 
-    Its answer holds plain values, records and results; pages show every field of them.
+    The answer contains plain values, records and results; pages show every field of them.
 
     Attributes:
-        function: takes the analysis and ``arguments``; ``analysis.analyse`` for example.
-        arguments: plain values.
+        function: a function of the analysis and ``arguments``, ``analysis.analyse`` for example.
+        arguments: further arguments, plain values.
     """
 
     function: Callable[..., Answer]
@@ -57,17 +57,17 @@ def entries(analysis: Analysis, section: str) -> tuple[Any, ...]:
 
 
 def own_models(analysis: Analysis) -> tuple[str, ...]:
-    """Return the models whose figures are given by the analysis, and not by a checkpoint."""
+    """Return the models with figures from the analysis itself, not from a checkpoint."""
     return tuple(name for name, entry in analysis.specifications.items() if entry.model is None)
 
 
 def sharing_steps(analysis: Analysis) -> tuple[str, ...]:
-    """Return the steps that share something among the GPUs."""
+    """Return the steps that divide something among the GPUs."""
     return tuple(name for name, step in analysis.steps.items() if step.divide_by == "gpus")
 
 
 def original_figures(analysis: Analysis, name: str) -> tuple[tuple[Comparison, ...], tuple[Cause, ...]]:
-    """Return the original figures of one model beside the computed ones, and the causes that they name."""
+    """Return one model's original figures with the computed ones, and the causes of differences."""
     original = entry_of(analysis, "printed", name)
     figures = compare(analysis_behind(analysis, original), original)
     named = {code for item in figures for code in (*item.causes, *item.carried)}
@@ -75,14 +75,14 @@ def original_figures(analysis: Analysis, name: str) -> tuple[tuple[Comparison, .
 
 
 def required(analysis: Analysis, name: str) -> tuple[JudgedClaim, ...]:
-    """Return the judged claims of the requirement lists about one model."""
+    """Return the judged claims about one model in the requirement lists."""
     return judge(analysis, entry_of(analysis, "requirements", name))
 
 
 def configured(
     analysis: Analysis, name: str
 ) -> tuple[Configuration, tuple[ConfigKey | None, ...], tuple[tuple[str, str], ...]]:
-    """Return the recommended settings for one model, what is known of each key, and problems of keys.
+    """Return the recommended settings for one model, the registry's entry for each key, and problems of keys.
 
     A problem is a message and a remedy.
     """
@@ -99,5 +99,5 @@ def remarks_about(analysis: Analysis, subject: str) -> tuple[str, ...]:
 
 
 def remarks_named(analysis: Analysis, *chosen: str) -> tuple[tuple[Remark, ...], VerlState | None]:
-    """Return remarks in the order of the record, and the state of verl that they describe."""
+    """Return remarks in recorded order, and the state of verl that they describe."""
     return tuple(item for name, item in analysis.remarks.items() if name in chosen), analysis.verl

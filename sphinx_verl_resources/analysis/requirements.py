@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from ..catalog.models.analysis import Claim, Requirement
 
 Judgement = Literal["holds", "too few", "more than needed", "never fits"]
-#: Ways to arrive at a number of GPUs. chain: the smallest power of two at which a GPU stays below the limit.
-#: original chain: the same by the original figures and the GPU's marketed size. pooled: the smallest power of
-#: two whose GPUs together could hold the total. doubled: twice what the lists call the minimum.
+#: Ways to derive a number of GPUs. ``chain``: the smallest power of two with which each GPU stays below the
+#: limit. ``original chain``: the same with the original figures and the GPU's nominal size. ``pooled``: the
+#: smallest power of two whose GPUs together can hold the total. ``doubled``: twice the minimum in the lists.
 Derivation = Literal["chain", "original chain", "pooled", "doubled"]
 
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim about one GPU, and what follows from the analysis. Sizes are bytes.
+    """A claim about one GPU, and its judgement by the analysis. Sizes are bytes.
 
     Attributes:
         claim: the entry of the original list.
-        gpu: name of the GPU.
-        limit: the share of its memory to stay below.
-        per_gpu: memory of a GPU at the claimed number, with all steps.
-        counts: by each derivation the number of GPUs; None if no number is enough, or a figure is missing.
-        judgement: of the claim, by the chain of optimisations.
-        deciding: the number of GPUs that decides the judgement, and the memory of each with it: half of what
-            is enough for a claim that holds, what is enough for one with more than needed, else the number
-            claimed; None where one GPU is enough. Where no number is enough, the size is the part of the
-            memory that more GPUs do not make smaller.
+        gpu: the name of the GPU.
+        limit: the part of its memory that may be used.
+        per_gpu: the memory of a GPU with the claimed number, after all steps.
+        counts: the number of GPUs by each derivation; None if no number is enough, or a figure is missing.
+        judgement: the judgement of the claim, by the chain of optimisations.
+        deciding: a number of GPUs that shows why, and the memory of each GPU with it; None if one GPU is
+            enough. ``holds``: half of the claimed number; ``more than needed``: the smallest sufficient
+            number; otherwise the claimed number. For ``never fits``, the memory is the part that more GPUs do
+            not reduce.
     """
 
     claim: Claim
@@ -56,10 +56,10 @@ class JudgedClaim:
 
 
 def judge(analysis: Analysis, requirement: Requirement) -> tuple[JudgedClaim, ...]:
-    """Judge each claim about a model, for each GPU that it names.
+    """Judge each claim about a model, for each GPU in it.
 
     Raises:
-        NoAnswerError: the model or a GPU is not known.
+        NoAnswerError: the model or a GPU is unknown.
     """
     minimum = {claim.gpus: claim.count for claim in requirement.claims if claim.level == "minimum"}
     return tuple(
@@ -72,7 +72,7 @@ def judge(analysis: Analysis, requirement: Requirement) -> tuple[JudgedClaim, ..
 def _judge(analysis: Analysis, name: str, claim: Claim, gpu_name: str, minimum: int | None) -> JudgedClaim:
     gpu = analysis.gpus.get(gpu_name)
     if gpu is None:
-        message = f"the requirements of {name!r} name an unknown GPU {gpu_name!r}"
+        message = f"unknown GPU {gpu_name!r} in the requirements of {name!r}"
         raise NoAnswerError.because(message, "add it to gpus.yaml")
     share = assumptions_of(analysis).memory_limit
     limit = share * gpu.memory_mib * MIB
@@ -91,7 +91,7 @@ def _judge(analysis: Analysis, name: str, claim: Claim, gpu_name: str, minimum: 
 def _judgement(
     analysis: Analysis, name: str, count: int, smallest: int | None, *, fits: bool
 ) -> tuple[Judgement, tuple[int, float] | None]:
-    """Return the judgement of a number of GPUs, with the number and the size that decide it."""
+    """Return the judgement of a number of GPUs, and ``JudgedClaim.deciding``."""
     if smallest is None:
         return "never fits", (count, undivided(analysis, name))
     judgement: Judgement
@@ -109,7 +109,7 @@ def _per_gpu(analysis: Analysis, name: str, gpus: int) -> float:
 
 
 def undivided(analysis: Analysis, name: str) -> float:
-    """Return the bytes per GPU that more GPUs do not make smaller, with all steps."""
+    """Return the bytes per GPU that more GPUs do not reduce, after all steps."""
     end, divided = analyse(analysis, name).end, _divided(analysis)
     return end.of(component.key for component in end.components if component.key not in divided)
 
@@ -121,15 +121,15 @@ def _divided(analysis: Analysis) -> set[str]:
 
 
 def smallest_count(analysis: Analysis, name: str, limit: float) -> int | None:
-    """Return the smallest power of two of GPUs at which each stays below ``limit`` bytes, with all steps.
+    """Return the smallest power of two with which each GPU stays below ``limit`` bytes, after all steps.
 
-    None: no number is enough.
+    Return None if no number is enough.
     """
     return _smallest(lambda gpus: _per_gpu(analysis, name, gpus), limit)
 
 
 def original_count(analysis: Analysis, name: str, limit: float) -> int | None:
-    """Return the same by the figures of the original document; None, too, if one of them is missing there."""
+    """Return the same with the original document's figures; also None if one of these is missing."""
     original = analysis.printed.get(name)
     values = {item.figure: item.value * GB for item in original.figures} if original else {}
     values["overhead"] = assumptions_of(analysis).overhead_gb * GB
@@ -149,7 +149,7 @@ def original_count(analysis: Analysis, name: str, limit: float) -> int | None:
 
 
 def _smallest(per_gpu: Callable[[int], float], limit: float) -> int | None:
-    """Return the smallest power of two with ``per_gpu`` below ``limit``; None if no cluster has as many."""
+    """Return the smallest power of two with ``per_gpu`` below ``limit``; None above 2^20."""
     counts = (1 << exponent for exponent in range(21))
     return next((count for count in counts if per_gpu(count) < limit), None)
 

@@ -1,4 +1,4 @@
-"""A single figure of the analysis by its name: ``8B, after FSDP``."""
+"""A single figure of the analysis by its name, such as ``8B, after FSDP``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Assumptions
 
-#: Assumptions as prose shows them.
+#: Assumptions, formatted for text.
 ASSUMPTIONS: dict[str, Callable[[Assumptions], str]] = {
     "batch size": lambda assumed: short_number(assumed.batch_size),
     "sequence length": lambda assumed: short_number(assumed.sequence_length),
@@ -36,16 +36,16 @@ PROPERTIES: dict[str, Callable[[Outcome], str]] = {
     "GPUs": lambda outcome: short_number(outcome.gpus),
     "checkpoint": lambda outcome: outcome.shape.checkpoint,
 }
-#: Sizes by their names in prose.
+#: Sizes by their names in text.
 SIZES = {**{LABELS[key]: key for key in COMPONENTS}, "model states": STATES, TOTAL: TOTAL}
 SAVED, PER_GPU, MODEL_NAMES = "saved", "per GPU", "model names"
-#: Each option of an analysis, and its form between the model and the figure.
+#: The options of an analysis, each with its form between model and figure.
 OPTIONS = {
     "gpus": r"([0-9]+) GPUs?",
     "batch-size": r"batch(?: size)? ([0-9]+)",
     "sequence-length": r"sequence(?: length)? ([0-9]+)",
 }
-#: Words after a figure: its unit, or that the original document's figure is meant.
+#: Words after a figure: its unit, or ``printed`` for the original document's figure.
 IN_GIB, IN_GB, PRINTED = fold("in GiB"), fold("in GB"), "printed"
 EXAMPLES = "for example '8B, after FSDP', '3B, KV cache' or 'batch size'"
 
@@ -55,7 +55,7 @@ class Figure(NamedTuple):
 
     Attributes:
         name: a key of ``PROPERTIES``, a component, ``states``, ``total`` or ``saved``.
-        step: the step that comes before it: None for the start, empty for the last step.
+        step: the step before it: None for the start, empty for the last step.
     """
 
     name: str
@@ -63,13 +63,13 @@ class Figure(NamedTuple):
 
 
 def value_text(analysis: Analysis, text: str) -> str:
-    """Return the figure that ``text`` names, with its unit.
+    """Return a figure with its unit, for a text such as ``8B, after FSDP``.
 
     The text is an assumption, or a model and a figure, separated by a comma. Options go between the two
     (``8B, 16 GPUs, after FSDP``), and ``in GiB`` or ``printed`` after them.
 
     Raises:
-        NoAnswerError: the text names no known figure.
+        NoAnswerError: the figure is unknown.
     """
     name, *parts = (" ".join(part.split()) for part in text.split(","))
     if not parts:
@@ -79,7 +79,7 @@ def value_text(analysis: Analysis, text: str) -> str:
     figures = [part for part in rest if fold(part) not in words]
     if len(figures) != 1:
         listed = ", ".join(map(repr, figures)) or "none"
-        raise NoAnswerError.because(f"name one figure, got {listed}", EXAMPLES)
+        raise NoAnswerError.because(f"expected one figure, got {listed}", EXAMPLES)
     figure = _find_figure(analysis, figures[0])
     _check(figures[0], figure, options, words)
     if PRINTED in words:
@@ -101,29 +101,29 @@ def value_text(analysis: Analysis, text: str) -> str:
 
 
 def _check(text: str, figure: Figure, options: Mapping[str, int], words: set[str]) -> None:
-    """Refuse options and words without an effect on the figure."""
+    """Reject options and words without an effect on the figure."""
     if PRINTED in words and (options or IN_GIB in words):
         message = "a printed figure does not depend on options, and is in GB"
-        raise NoAnswerError.because(message, "leave them out")
+        raise NoAnswerError.because(message, "remove them")
     if figure.name in PROPERTIES and IN_GIB in words:
-        raise NoAnswerError.because(f"{figure.name!r} is no size, so it has no unit", "leave the unit out")
+        raise NoAnswerError.because(f"{figure.name!r} is not a size and has no unit", "remove the unit")
     if "gpus" in options and figure.step is None and figure.name != "GPUs":
         raise NoAnswerError.because(f"the number of GPUs does not change {text!r}", EXAMPLES)
 
 
 def _assumption(analysis: Analysis, text: str) -> str:
-    """Return what needs no model: an assumption, or the names of all models."""
+    """Return a value that needs no model: an assumption, or the names of all models."""
     if fold(text) == fold(MODEL_NAMES):
         return ", ".join(analysis.specifications)
     for name, show in ASSUMPTIONS.items():
         if fold(name) == fold(text):
             return show(assumptions_of(analysis))
     hint = did_you_mean(text, [*ASSUMPTIONS, MODEL_NAMES])
-    raise NoAnswerError.because(f"{text!r} names no figure: a model and a figure, {EXAMPLES}", hint)
+    raise NoAnswerError.because(f"unknown figure {text!r}: write a model and a figure, {EXAMPLES}", hint)
 
 
 def _options(parts: list[str]) -> tuple[dict[str, int], list[str]]:
-    """Return the options among the parts, and the other parts."""
+    """Split the parts into options and others."""
     options: dict[str, int] = {}
     rest = []
     for part in parts:
@@ -145,9 +145,7 @@ def _find_figure(analysis: Analysis, text: str) -> Figure:
         if fold(name) == fold(text):
             return figure
     if fold(text) in map(fold, ASSUMPTIONS):
-        raise NoAnswerError.because(
-            f"{text!r} is an assumption and belongs to no model", "leave the model out"
-        )
+        raise NoAnswerError.because(f"{text!r} is an assumption and belongs to no model", "remove the model")
     after = re.search(r"\b(?:after|saved by) (.+)", text, re.IGNORECASE)
     steps = {fold(name): step.label for step in analysis.steps.values() for name in (step.name, step.label)}
     if after and fold(after[1]) not in steps:
@@ -158,7 +156,7 @@ def _find_figure(analysis: Analysis, text: str) -> Figure:
 
 
 def _figures(analysis: Analysis) -> dict[str, Figure]:
-    """Return all figures of a model by each of their names."""
+    """Return all figures of a model, under each of their names."""
     sizes = {**SIZES, **{key: key for key in SIZES.values()}}
     figures = {PER_GPU: Figure(TOTAL, ""), **{name: Figure(name) for name in PROPERTIES}}
     figures |= {name: Figure(key) for name, key in sizes.items()}
@@ -185,4 +183,4 @@ def _original(analysis: Analysis, name: str, text: str, figure: Figure) -> str:
     for item in entry_of(analysis, "printed", name).figures:
         if fold(item.figure) == key and figure.step != "":
             return short_number(item.value) if item.figure in SHAPE_FIGURES else gb(item.value * GB)
-    raise NoAnswerError.because(f"{text!r} was not printed for {name}", "leave 'printed' out")
+    raise NoAnswerError.because(f"the original document has no {text!r} for {name}", "remove 'printed'")

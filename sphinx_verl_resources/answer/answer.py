@@ -1,4 +1,4 @@
-"""The one decision: did it run, will it fit, how sure is that, what to change, and the command."""
+"""The single place for decisions: did it run, will it fit, how sure is that, what to change, the command."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """An answer. What takes long is computed when it is asked for.
+    """An answer. Expensive parts are computed on demand.
 
     Attributes:
         asked: the question as a request, before any setting was chosen.
         data: the records.
-        layouts: those that were tried; a single one where the settings were given.
-        assumed: what the question left open.
-        needs: what decides which recorded runs bear on it; None where that is not known.
-        own: the recorded run that it is about.
-        is_open: no setting was given beyond model, task, GPUs and lengths.
+        layouts: the tried layouts; a single one if the settings were given.
+        assumed: the assumptions where the question leaves something open.
+        needs: the needs that decide which recorded runs are relevant; None if unknown.
+        own: the recorded run in question, if there is one.
+        is_open: whether the question gives no settings beyond model, task, GPUs and lengths.
     """
 
     asked: Request
@@ -58,7 +58,7 @@ class Answer:
 
     @cached_property
     def evidence(self) -> tuple[Run, ...]:
-        """Recorded runs that bear on it: its own, and then the strongest and nearest."""
+        """The relevant recorded runs: its own, then the others, the strongest and nearest first."""
         runs = runs_for(self.needs, self.data)
         return runs if self.own is None else (self.own, *(run for run in runs if run.id != self.own.id))
 
@@ -74,10 +74,10 @@ class Answer:
 
     @cached_property
     def best(self) -> Layout:
-        """The better of the two; what all figures are about.
+        """The better of the two layouts, for which all figures are given.
 
-        Of two that fit it is the one with whose backend a recorded run ran, then the one that offloads less,
-        then that with the larger token budget, then FSDP, which is simpler.
+        If both fit, prefer the backend of a recorded run that ran, then less offloading, then the larger
+        token budget, then FSDP, which is simpler.
         """
         ran = {run.train == "megatron" for run in self.evidence if run.was_seen_to_run}
         if self.fsdp and self.fsdp.fits and ran != {True} and self.fsdp.is_fastest:
@@ -92,9 +92,9 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """That of the best layout; no recorded run that ran is contradicted.
+        """The verdict on the best layout, which never contradicts a recorded run that ran.
 
-        Where settings are given, such a run speaks for them only if its own take as much.
+        If the question gives settings, such a run counts only if its own settings need at least as much.
         """
         verdict = self.best.verdict
         if verdict != "does-not-fit":
@@ -106,12 +106,12 @@ class Answer:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs that the best layout uses: fewer than asked for where not all of them help."""
+        """The number of GPUs that the best layout uses, which may be smaller than in the question."""
         return self.best.estimate.settings.gpus
 
     @property
     def all_gpus(self) -> int | None:
-        """The number of GPUs that is asked about, of all pools; None where it is not known."""
+        """The number of GPUs in question, over all pools; None if unknown."""
         settings, asked = self.best.estimate.settings, self.asked
         if asked.gpus is None and not asked.unread.isdisjoint(TRAINER_GPUS):
             return None
@@ -119,7 +119,7 @@ class Answer:
 
     @property
     def task(self) -> str:
-        """The algorithm, with ``-LoRA`` where adapters are trained."""
+        """The algorithm, with ``-LoRA`` if adapters are trained."""
         settings = self.best.estimate.settings
         task = self.asked.task or ("PPO" if settings.critic else "GRPO")
         return with_adapters(task) if settings.actor.lora_rank else task
@@ -131,31 +131,31 @@ class Answer:
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """The changes that make it fit, the first to be tried first; empty where it fits."""
+        """The changes that make the run fit, in the order in which to try them; empty if it fits."""
         return changes_for(self.best, self.data.registries)
 
     @cached_property
     def largest_token_budget(self) -> int | None:
-        """The most tokens of a GPU's micro-batch that fit; None where even one sequence does not."""
+        """The most tokens of a GPU's micro-batch that fit; None if not even one sequence fits."""
         return largest_token_budget(self.best, self.data.registries)
 
     @cached_property
     def longest_response(self) -> int | None:
-        """The longest responses that fit, in tokens; None where even short ones do not."""
+        """The longest responses that fit, in tokens; None if not even short ones fit."""
         return longest_response(self.best, self.data.registries)
 
 
 class Answers:
-    """The answers to one question on several GPUs and numbers of them, which share what they can.
+    """The answers to one question for several GPUs and numbers of GPUs, which share computations.
 
-    Settings that the question leaves open are chosen so that it fits.
+    Unset settings are chosen to make the run fit.
     """
 
     def __init__(self, question: Question, data: EstimatorContext) -> None:
         self._question, self._data = question, data
         self._asked = request_of(question)
         self._searches = Searches(self._asked, data.registries)
-        #: Not among the searches, to which they refer.
+        #: Kept here, not in ``Searches``, since they refer to the searches.
         self._tried: dict[tuple[int | None, str | None], Tried] = {}
         self._assumed = assumed(question, data.registries)
         self._needs = needs_of(self._asked, data.catalog, data.registries)
@@ -164,7 +164,7 @@ class Answers:
         """Answer for a number of GPUs, and a GPU of the registry.
 
         Raises:
-            NoAnswerError: the question leaves no estimate.
+            NoAnswerError: nothing can be estimated.
         """
         registries = self._data.registries
         request = changed(self._asked, gpus=gpus, gpu=gpu)
@@ -172,19 +172,19 @@ class Answers:
         if not tried.fit:
             tried = _with_fewer(request, tried, self._tried_on)
         if not tried.fsdp and not tried.megatron:
-            # The reason why nothing can be estimated.
+            # Raise the error that explains why nothing can be estimated.
             estimate(fitted(replace(request, gpus=gpus or 8), registries), registries)
-            raise NoAnswerError.because("no layout leaves an estimate", "name other parallel sizes or GPUs")
+            raise NoAnswerError.because("no layout can be estimated", "choose other parallel sizes or GPUs")
         is_open = self._question.overrides.keys() <= set(LIMITS)
         needs = self._needs_on(gpus, gpu)
         return Answer(request, self._data, tried, self._assumed, needs, is_open=is_open)
 
     def evidence(self, gpus: int | None, gpu: str | None) -> tuple[Run, ...]:
-        """Return the recorded runs that bear on the question, see ``Answer.evidence``."""
+        """Return the recorded runs relevant to the question, see ``Answer.evidence``."""
         return runs_for(self._needs_on(gpus, gpu), self._data)
 
     def smallest(self, gpu: str | None) -> Run | None:
-        """Return the recorded run of ``Trust.smallest``, which may bear on the question or not."""
+        """Return the recorded run of ``Trust.smallest``, which may not be relevant to the question."""
         found = smallest_run(self._needs_on(None, gpu), self._data)
         return found[1] if found else None
 
@@ -198,10 +198,10 @@ class Answers:
 
 
 def answer(question: Question, data: EstimatorContext) -> Answer:
-    """Answer a question; settings that it leaves open are chosen so that it fits.
+    """Answer a question; unset settings are chosen to make the run fit.
 
     Raises:
-        NoAnswerError: it leaves no estimate.
+        NoAnswerError: nothing can be estimated.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.answer.question import Question
@@ -212,12 +212,12 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
 
 
 def _with_fewer(asked: Request, tried: Tried, tried_on: Callable[[int | None, str | None], Tried]) -> Tried:
-    """Add the layouts on the largest smaller number of GPUs on which one fits, if there is such a number.
+    """Add the layouts for the largest smaller number of GPUs on which one fits, if there is one.
 
-    Fewer GPUs can fit where their number has more divisors: 9 cannot share out the rollout engine's weights
-    as 8 can. Of the numbers that have more of them than a smaller one, it is enough to try those that lack
-    the last binary digits: all parallel sizes are powers of two. Where little is missing on the last of them,
-    its halves are tried too: a model without replicas needs no buffers to talk to them.
+    Fewer GPUs can fit if their number has more divisors: 8 GPUs can divide the rollout engine's weights, 9
+    cannot. All parallel sizes are powers of two, so it is enough to clear the last binary digits one by one.
+    If the last of these numbers nearly fits, its halves are tried too: a model without replicas needs no
+    buffers for communication between them.
 
     ``tried`` are the layouts on all GPUs, none of which fits.
     """
@@ -233,7 +233,7 @@ def _with_fewer(asked: Request, tried: Tried, tried_on: Callable[[int | None, st
 
 
 def _is_near(tried: tuple[Layout, ...]) -> bool:
-    """Tell whether the GPU's memory is within the range of some layout."""
+    """Return whether the GPU's memory is within the range of some layout."""
     best = best_of(tried)
     if best is None or best.estimate.capacity is None or best.estimate.undecided:
         return False
@@ -245,10 +245,10 @@ def _alone(layout: Layout) -> Tried:
 
 
 def answer_settings(request: Request, data: EstimatorContext) -> Answer:
-    """Answer whether a run fits with just these settings; a key that is not set has verl's default.
+    """Answer whether a run fits with exactly these settings; unset keys have verl's defaults.
 
     Raises:
-        NoAnswerError: the settings leave no estimate.
+        NoAnswerError: the settings cannot be estimated.
     """
     tried = _alone(Layout(request, estimate(request, data.registries)))
     needs = needs_of(request, data.catalog, data.registries)
@@ -256,10 +256,10 @@ def answer_settings(request: Request, data: EstimatorContext) -> Answer:
 
 
 def answer_run(run: Run, data: EstimatorContext) -> Answer:
-    """Answer whether a recorded run fits; other recorded runs bear on it, and it does itself.
+    """Answer whether a recorded run fits; the run itself and other recorded runs are evidence.
 
     Raises:
-        NoAnswerError: its settings leave no estimate.
+        NoAnswerError: its settings cannot be estimated.
     """
     request = request_of_run(run, data.registries)
     tried = _alone(Layout(request, estimate_run(run, data.registries)))

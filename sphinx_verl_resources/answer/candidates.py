@@ -1,8 +1,8 @@
-"""Candidates: the layouts that can be tried for a question, which GPUs share as far as they are the same.
+"""Candidates: the layouts to try for a question; different GPUs share them where they are the same.
 
-Offloading goes from nothing on, token budgets from verl's default down to one sequence, and Megatron has its
-parallel sizes. What costs no or little time is always on: no padding, recomputed activations, batches counted
-in tokens.
+Candidates differ in offloading (from none upwards), token budget (from verl's default down to one sequence)
+and Megatron's parallel sizes. Settings that cost little or no time are always on: no padding, recomputed
+activations, batches counted in tokens.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from ..estimator.shape import Shape
 
 _OF_FSDP = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
-#: Fields of ``Rollout`` by the settings that are chosen for each GPU.
+#: The settings chosen for each GPU, with their fields in ``Rollout``.
 _ENGINE = {ENGINE_TP: "tensor", ENGINE_SHARE: "utilization"}
 
 
 def backend_of(asked: Request) -> str | None:
-    """Return the training backend that a request names, or sets keys of; None if it leaves it open."""
+    """Return the training backend that a request names or sets keys of; None if it does neither."""
     config = asked.config
     if named := asked.backend or config.get(f"{ACTOR}.strategy") or config.get("model_engine"):
         return str(named)
@@ -42,17 +42,17 @@ def backend_of(asked: Request) -> str | None:
     return None if fsdp == megatron else "fsdp" if fsdp else "megatron"
 
 
-# -- what can be chosen
+# -- the choices
 
 
 @dataclass(frozen=True)
 class _Base:
-    """The settings of a layout but for offloading and token budget.
+    """The settings of a layout except offloading and token budget.
 
     Attributes:
-        request: the settings.
+        request: the settings, as a request.
         pipeline, tensor: Megatron's sizes.
-        share: parameters on one GPU, which replicas do not share.
+        share: the parameters on one GPU, which replicas do not divide.
     """
 
     request: Request
@@ -62,16 +62,16 @@ class _Base:
 
 
 def _offloads(section: str, level: int) -> Mapping[str, Any]:
-    """Return the switches of offloading: the optimizer from level 1 on, the parameters from level 2 on."""
+    """Return the switches for offloading: the optimizer from level 1 on, the parameters from level 2 on."""
     return {f"{section}.optimizer_offload": level >= 1, f"{section}.param_offload": level >= 2}
 
 
-#: What adapters need with FSDP alone.
+#: Settings that adapters need only with FSDP.
 _ADAPTERS_OF_FSDP = (f"{MODEL}.target_modules", f"{ROLLOUT}.load_format", f"{ROLLOUT}.layered_summon")
-#: Pipeline sizes that are tried; with 12 stages on 96 GPUs verl trained DeepSeek-V3.
+#: The pipeline sizes to try; verl trained DeepSeek-V3 with 12 stages on 96 GPUs.
 _STAGES = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_STAGE = "override_transformer_config.num_layers_in_last_pipeline_stage"
-#: From the least offloading on; what concerns a critic is left out where there is none.
+#: Levels of offloading, the least first; without a critic, its settings are left out.
 _FSDP_LEVELS = tuple(
     {**_offloads(f"{ACTOR}.fsdp_config", level), **_offloads("critic.fsdp", level)} for level in range(3)
 )
@@ -85,7 +85,7 @@ _MEGATRON_LEVELS = tuple(
     for level in range(4)
 )
 _SEARCHED = {key for level in (*_FSDP_LEVELS, *_MEGATRON_LEVELS) for key in level}
-#: Megatron's sizes.
+#: Megatron's parallel sizes.
 _SIZES = (
     "tensor_model_parallel_size",
     "pipeline_model_parallel_size",
@@ -93,30 +93,30 @@ _SIZES = (
     "expert_tensor_parallel_size",
     _LAST_STAGE,
 )
-#: All keys in which candidates differ.
+#: All keys that differ between candidates.
 VARIED = frozenset(
     (*_SEARCHED, *BUDGETS, *(f"{role}.megatron.{size}" for role in (ACTOR, "critic") for size in _SIZES))
 )
-#: What costs no or little time, and is on in every layout.
+#: Settings that cost little or no time and are on in every layout.
 ALWAYS = {key: value for key, value in SAVING.items() if key not in _SEARCHED}
 _ALWAYS_WITH_MEGATRON = {key: value for key, value in MEGATRON_SAVING.items() if key not in _SEARCHED}
 
 
 def with_fsdp(asked: Request, registries: Registries) -> Candidates:
-    """Return the candidates with FSDP; settings that the request names are not changed."""
+    """Return the candidates with FSDP; settings of the request are kept."""
     request = fitted(replace(asked, config={**ALWAYS, **asked.config}), registries)
     return Candidates(asked, [_Base(request)], _FSDP_LEVELS, registries)
 
 
 def with_megatron(asked: Request, registries: Registries) -> Candidates:
-    """Return the candidates with Megatron; settings that the request names are not changed."""
+    """Return the candidates with Megatron; settings of the request are kept."""
     return Candidates(asked, _megatron_bases(asked, registries), _MEGATRON_LEVELS, registries)
 
 
 def _megatron_bases(asked: Request, registries: Registries) -> list[_Base]:
-    """Return the run with Megatron's parallel sizes: by pipeline stages, then by tensor parallelism.
+    """Return the run with Megatron's parallel sizes, by pipeline stages, then by tensor parallelism.
 
-    Sizes that do not divide the GPUs or the heads are left out, and those with more stages than layers.
+    Sizes that do not divide the GPUs or the heads, or have more stages than layers, are left out.
     """
     shape, gpus = registries.shape(asked.model), asked.gpus or 8
     if shape is None:
@@ -141,10 +141,10 @@ def _megatron_bases(asked: Request, registries: Registries) -> list[_Base]:
 
 
 def _parallel_sizes(config: Mapping[str, Any], shape: Shape, gpus: int) -> Iterator[dict[str, int]]:
-    """Yield Megatron's sizes; those that the settings name are kept.
+    """Yield Megatron's parallel sizes; sizes in the settings are kept.
 
-    Tensor parallelism divides the heads and the key-value heads. Experts are spread as far as the pipeline
-    leaves room.
+    Tensor parallelism divides the heads and the key-value heads. Experts are spread over as many GPUs as the
+    pipeline allows.
     """
     moe = shape.architecture.moe
     groups = math.gcd(shape.heads, shape.architecture.num_key_value_heads)
@@ -172,7 +172,7 @@ def _parallel_sizes(config: Mapping[str, Any], shape: Shape, gpus: int) -> Itera
 
 
 def _stages(layers: int, pipeline: int) -> dict[str, int] | None:
-    """Return what Megatron is told where stages cannot be alike; None where there are too few layers.
+    """Return Megatron's settings for stages of unequal size; None if there are too few layers.
 
     >>> _stages(64, 8), _stages(61, 12), _stages(61, 8)
     ({}, {'override_transformer_config.num_layers_in_last_pipeline_stage': 6}, \
@@ -191,7 +191,7 @@ def _stages(layers: int, pipeline: int) -> dict[str, int] | None:
 
 
 class Place(NamedTuple):
-    """The place of a candidate: of its base, of its level of offloading, and its token budget."""
+    """A candidate: the indices of its base and level of offloading, and its token budget."""
 
     base: int
     level: int
@@ -199,17 +199,17 @@ class Place(NamedTuple):
 
 
 class Candidates:
-    """The layouts of one training backend on a number of GPUs; each is estimated when a search comes to it.
+    """The layouts of one training backend on a number of GPUs, each estimated on demand.
 
-    It is estimated once for all GPUs: only the rollout engine's memory differs from GPU to GPU.
+    One estimate serves all types of GPU, since only the rollout engine's memory differs.
 
     Attributes:
-        asked: the question, on the first GPU that it is asked for.
-        bases: a candidate is named by its place in them, ``heads`` the last of the same pipeline size, which
-            has the largest TP, and takes least memory of them.
-        levels: of offloading; the last takes least memory.
-        budgets: of tokens, the largest first, ``cheapest`` those that take least memory.
-        settings: as read, with the first base.
+        asked: the question, for the first type of GPU.
+        bases: the base settings; ``heads`` has, for each, the index of the last base with the same pipeline
+            size, which has the largest TP and needs the least memory.
+        levels: the levels of offloading; the last needs the least memory.
+        budgets: token budgets, the largest first; ``cheapest`` are those that need the least memory.
+        settings: the resolved settings of the first base.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class Candidates:
         self._estimates: dict[Place, Estimate | None] = {}
         self._configs: dict[Any, Mapping[str, Any]] = {}
         self._least: dict[tuple[int, int], tuple[float, float]] = {}
-        #: By candidate, the least memory of a GPU that fits, and the most that does not.
+        #: For each candidate, the smallest capacity on which it fits, and the largest on which it does not.
         self._fits: dict[Any, tuple[float, float]] = {}
         estimates = (_attempt(base.request, registries) for base in bases)
         first = next(filter(None, estimates), None)
@@ -234,7 +234,7 @@ class Candidates:
             self._read(first, levels)
 
     def _read(self, first: Estimate, levels: tuple[Mapping[str, Any], ...]) -> None:
-        """Keep what can be chosen: the keys that the request leaves open, and those that have an effect."""
+        """Keep the choices: keys that the request leaves open and that have an effect."""
         self._pattern, settings, given = first, first.settings, self.asked.config
         role, unused = settings.actor, () if settings.critic else ("critic.",)
         self.settings, self._parameters = settings, first.shape.parameters
@@ -256,19 +256,19 @@ class Candidates:
             self.cheapest = [least, *_of_whole_mini_batch(settings, least)]
 
     def in_order(self, level: int) -> Sequence[int]:
-        """Return the bases so that the first that fits takes least of the host, and else is the fastest."""
+        """Return the bases in order of preference: with offloading, least host memory; otherwise by speed."""
         places = range(len(self.bases))
-        if self._is_on(level, "param_offload"):  # replicas offload the same parameters
+        if self._is_on(level, "param_offload"):  # every replica offloads the same parameters
             return sorted(places, key=lambda place: self.bases[place].share)
         return places
 
     def _is_on(self, level: int, name: str) -> bool:
-        """Tell whether Megatron's switch is on at a level, chosen or given."""
+        """Return whether Megatron's switch is on at a level, chosen or given."""
         key = f"{ACTOR}.megatron.{name}"
         return bool({**self._levels[level], **self.asked.config}.get(key))
 
     def capacity_on(self, gpu: str | None) -> float:
-        """Return the bytes that a GPU offers."""
+        """Return a GPU's capacity in bytes."""
         return (
             self.settings.capacity
             if gpu == self.asked.gpu
@@ -276,9 +276,9 @@ class Candidates:
         )
 
     def least_bytes(self, base: int, level: int, capacity: float) -> float:
-        """Return bytes that a layout of Megatron takes at least, in an update or while vLLM generates.
+        """Return a lower bound in bytes for a Megatron layout, in an update or while vLLM generates.
 
-        With it most layouts that do not fit need no estimate.
+        With this bound, most layouts that do not fit need no estimate.
         """
         if self.settings.actor.backend != "megatron":
             return 0.0
@@ -290,7 +290,7 @@ class Candidates:
         return max(updating, idle)
 
     def _least_of_states(self, base: int, level: int) -> tuple[float, float]:
-        """Return bytes of the actor's states at least, in an update and between updates."""
+        """Return lower bounds in bytes for the actor's states, in an update and between updates."""
         settings, share = self.settings, self.bases[base].share
         role, weights, optimizer = settings.actor, 2 * share, 0.0
         if not role.lora_rank:
@@ -303,11 +303,11 @@ class Candidates:
         return weights + optimizer, idle
 
     def engine_on(self, gpu: str | None) -> Mapping[str, Any]:
-        """Return the settings of the rollout engine that are chosen for a GPU."""
+        """Return the rollout engine's settings that are chosen for a GPU."""
         return engine_size(changed(self.asked, gpu=gpu), self._registries)
 
     def layout(self, place: Place, gpu: str | None, engine: Mapping[str, Any]) -> Layout | None:
-        """Return a layout on a GPU with settings of the rollout engine; None where it leaves no estimate."""
+        """Return a layout on a GPU with settings of the rollout engine; None if it cannot be estimated."""
         first = self._first(place)
         key = (place, *engine.items())
         if key not in self._configs:
@@ -324,9 +324,9 @@ class Candidates:
         return Layout(request, found) if found else None
 
     def _known(self, key: Any, layout: Layout) -> Layout:
-        """Return a layout that knows whether it fits: a GPU with more memory fits what one with less does.
+        """Return a layout with ``known`` set if a result on another GPU decides whether it fits.
 
-        Of what it has more, vLLM takes a share.
+        A layout that fits also fits on a GPU with more memory, although vLLM takes a share of the difference.
         """
         capacity = layout.estimate.settings.capacity
         least, most = self._fits.setdefault(key, (math.inf, 0.0))
@@ -336,7 +336,7 @@ class Candidates:
         return layout
 
     def _first(self, place: Place) -> Estimate | None:
-        """Return the estimate on the first GPU."""
+        """Return the estimate for the first type of GPU."""
         if place not in self._estimates:
             request = self._request(place)
             key = (place, *self._engine.items())
@@ -358,16 +358,16 @@ def _attempt(request: Request, registries: Registries) -> Estimate | None:
 
 
 def _without(base: _Base, unused: tuple[str, ...], given: Mapping[str, Any]) -> _Base:
-    """Return a base without the sections that have no effect, unless the question names them."""
+    """Return a base without sections that have no effect, except for keys in the question."""
     config = base.request.config
     used = {key: value for key, value in config.items() if key in given or not key.startswith(unused)}
     return changed(base, request=changed(base.request, config=used))
 
 
 def _of_whole_mini_batch(settings: Settings, least: int) -> Iterator[int]:
-    """Yield the token budget that holds a whole mini-batch, if it can take less memory than one sequence.
+    """Yield the token budget of a whole mini-batch, if it may need less memory than that of one sequence.
 
-    With one micro-batch per mini-batch, FSDP keeps no undivided gradients in verl v0.9.
+    With one micro-batch per mini-batch, FSDP keeps no unsharded gradients in verl v0.9.
     """
     role = settings.actor
     sequences = min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus)

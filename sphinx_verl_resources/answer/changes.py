@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from ..estimator.request import Request
     from ..estimator.suggestions import Relief
 
-#: More changes than this are not listed.
+#: The most changes in a list.
 _MOST = 5
-#: Combinations of three settings are tried up to this number; it takes less than a second.
+#: The most combinations of three settings to try; this takes less than a second.
 _MOST_TRIED = 1200
 _COSTS: tuple[Cost, ...] = ("none", "little", "much")
 
 
 @dataclass(frozen=True)
 class Change:
-    """Settings to change, and what they leave. Sizes are bytes per GPU.
+    """Settings to change, and the memory after the change. Sizes are bytes per GPU.
 
     Attributes:
-        overrides: verl's dotted keys.
+        overrides: the settings by verl's dotted keys.
         arguments: the same as arguments of verl's launcher.
-        peak: with the change.
-        high: the upper end of the range.
-        verdict: with the change.
-        cost: in time.
-        caveats: what it costs besides time, each in a sentence to be translated.
+        peak: the peak with the change.
+        high: the high end of the range with the change.
+        verdict: the verdict with the change.
+        cost: its cost in time.
+        caveats: its other costs, each a translatable sentence.
     """
 
     overrides: Mapping[str, Any]
@@ -54,12 +54,12 @@ class Change:
 
     @property
     def caveat(self) -> str:
-        """The caveats in one text; empty for nothing."""
+        """The caveats in one text; empty if there are none."""
         return " ".join(self.caveats)
 
 
 class _Part(NamedTuple):
-    """One setting of a combination: at a step of it."""
+    """One setting of a combination, at one of its steps."""
 
     relief: Relief
     step: int
@@ -70,7 +70,7 @@ class _Part(NamedTuple):
 
     @property
     def dearness(self) -> int:
-        """The rank of its cost: what can change results comes after what costs little time."""
+        """The rank of its cost; settings that can change results rank after those that cost little time."""
         return 2 if self.relief.caveat == ROUNDS else {"none": 0, "little": 1, "much": 3}[self.relief.cost]
 
 
@@ -78,11 +78,11 @@ _Parts = tuple[_Part, ...]
 
 
 def changes_for(layout: Layout, registries: Registries) -> tuple[Change, ...]:
-    """Return what makes a run fit, what should be tried first at the beginning; empty where it fits.
+    """Return the changes that make a run fit, in the order in which to try them; empty if it fits.
 
-    Single settings that suffice come first. Combinations follow, the cheapest first: where no single setting
-    suffices, or only some that cost much or change results. Else it takes more GPUs. Where nothing suffices,
-    the combination that leaves least is all there is.
+    Single settings that suffice come first. If there are none, or only ones that cost much or change results,
+    combinations follow, the cheapest first. Otherwise more GPUs are needed. If nothing suffices, return the
+    combination with the smallest peak.
     """
     if layout.verdict in ("fits", "unknown"):
         return ()
@@ -100,7 +100,7 @@ def _suffices(change: Change) -> bool:
 
 
 def _what_starts(found: Estimate) -> Iterator[dict[str, Any]]:
-    """Yield what may let the rollout engine start: no longer sequences than asked for, larger TP, memory.
+    """Yield settings that may let the rollout engine start: shorter sequences, larger TP, more memory.
 
     Its share of the GPU grows in steps of a tenth, up to vLLM's default.
     """
@@ -118,7 +118,7 @@ def _what_starts(found: Estimate) -> Iterator[dict[str, Any]]:
 
 
 def with_change(request: Request, overrides: Mapping[str, Any]) -> Request:
-    """Return a request with a change, whose number of GPUs replaces that of the request."""
+    """Return a request with a change, which may replace the number of GPUs."""
     if not overrides.keys().isdisjoint(TRAINER_GPUS):
         request = replace(request, gpus=None)
     return request.having(overrides)
@@ -130,7 +130,7 @@ class _Search:
     Attributes:
         request: the run.
         parts: all settings, each at its strongest step.
-        gpus: overrides that every combination has; mostly those that change the number of GPUs.
+        gpus: overrides in every combination, usually those that change the number of GPUs.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class _Search:
         self._known: dict[Any, Estimate | None] = {}
 
     def after(self, parts: Iterable[_Part]) -> Estimate | None:
-        """Return the estimate with some settings; None where they do not go together."""
+        """Return the estimate with some settings; None if they exclude each other."""
         overrides = dict(self.gpus)
         for part in parts:
             if any(overrides.get(key, value) != value for key, value in part.overrides.items()):
@@ -158,12 +158,12 @@ class _Search:
         return self._known[key]
 
     def fits(self, parts: Iterable[_Part]) -> bool:
-        """Tell whether the run fits with some settings."""
+        """Return whether the run fits with some settings."""
         after = self.after(parts)
         return after is not None and after.fits
 
     def high(self, parts: Iterable[_Part]) -> float:
-        """Return the upper end of the range with some settings."""
+        """Return the high end of the range with some settings."""
         after = self.after(parts)
         return float("inf") if after is None else after.high
 
@@ -182,7 +182,7 @@ class _Search:
         return Change(overrides, arguments, after.peak, after.high, verdict, cost, caveats)
 
     def _started(self, overrides: dict[str, Any], after: Estimate) -> tuple[dict[str, Any], Estimate]:
-        """Add what lets the rollout engine start, where the run fits without and something does."""
+        """Add settings that let the rollout engine start, if the run fits and such settings exist."""
         if after.fits and not Layout(self.request, after).starts:
             for more in _what_starts(after):
                 started = attempt(with_change(self.request, {**overrides, **more}), self.registries)
@@ -191,11 +191,11 @@ class _Search:
         return overrides, after
 
     def sufficient(self) -> list[_Parts]:
-        """Return single settings that suffice, and combinations cheaper than the cheapest of them."""
+        """Return single settings that suffice, and combinations that are cheaper than these."""
         singles = self._cheapest(self._singles())
         limit = self._dearness(singles[0])[0] if singles else 4
         several: list[_Parts] = []
-        # What costs little time and changes no results is cheap enough.
+        # A single setting that costs little time and changes no results is cheap enough.
         for dearness in range(limit if limit > 1 else 0):
             several = several or self._several([part for part in self.parts if part.dearness <= dearness])
         if several and not singles and len(several[0]) > 2:
@@ -204,7 +204,7 @@ class _Search:
         return [self._weakened(parts) for parts in found[:_MOST]]
 
     def _singles(self) -> Iterator[_Parts]:
-        """Yield the settings that suffice, each at the weakest step that does."""
+        """Yield the single settings that suffice, each at the weakest sufficient step."""
         for part in self.parts:
             steps = ((_Part(part.relief, step),) for step in range(part.step + 1))
             yield from islice(filter(self.fits, steps), 1)
@@ -217,7 +217,7 @@ class _Search:
         return max(each, default=0), sum(each), self.high(parts)
 
     def _weakened(self, parts: _Parts) -> _Parts:
-        """Return a combination that fits with each setting at the weakest step that suffices."""
+        """Return a combination that fits, with each setting at the weakest sufficient step."""
         for index, part in enumerate(parts):
             for step in range(part.step):
                 weaker = (*parts[:index], _Part(part.relief, step), *parts[index + 1 :])
@@ -227,7 +227,7 @@ class _Search:
         return parts
 
     def _several(self, allowed: Sequence[_Part]) -> list[_Parts]:
-        """Return pairs that suffice, or else the cheapest combination of more settings that does."""
+        """Return pairs that suffice; if there are none, the cheapest larger combination that does."""
         fitting = [parts for parts in self._all_that_help(allowed) if self.fits(parts)]
         if not fitting:
             return []
@@ -235,7 +235,7 @@ class _Search:
         def is_needed(part: _Part) -> bool:
             return not any(self.fits(_others(parts, part)) for parts in fitting)
 
-        needed = tuple(filter(is_needed, allowed))  # they are in every combination that suffices
+        needed = tuple(filter(is_needed, allowed))  # these are part of every sufficient combination
         others = [part for part in allowed if part not in needed]
         for size in (2, 3):
             if size >= len(needed):
@@ -246,16 +246,16 @@ class _Search:
         return [self._without(min(fitting, key=self.high), self.fits)]
 
     def all_that_help(self) -> _Parts:
-        """Return the settings that leave least together; those without effect are among them."""
+        """Return the combination with the lowest high end, including settings without effect."""
         return min(self._all_that_help(self.parts), key=self.high)
 
     def _all_that_help(self, allowed: Sequence[_Part]) -> list[_Parts]:
-        """Return all settings that go together: once for each of those that do not go with all others."""
+        """Return combinations of all compatible settings, one for each setting that excludes another."""
         alone = [part for part in allowed if any(_exclude(part, other) for other in allowed)]
         return [self._joined(first, allowed) for first in ((), *zip(alone))]
 
     def _joined(self, parts: _Parts, allowed: Iterable[_Part]) -> _Parts:
-        """Add each setting at the step that leaves least, unless all of them raise the peak."""
+        """Add each setting at its best step, unless every step raises the peak."""
         for relief in (part.relief for part in allowed if part not in parts):
             steps = ((*parts, _Part(relief, step)) for step in range(len(relief.steps)))
             with_it = min(reversed(tuple(steps)), key=self.high)
@@ -264,13 +264,13 @@ class _Search:
         return parts
 
     def least(self) -> _Parts:
-        """Return the combination that leaves least."""
+        """Return the combination with the lowest high end, without settings that do not matter."""
         everything = self.all_that_help()
         least = self.high(everything)
         return self._without(everything, lambda parts: self.high(parts) <= least)
 
     def _without(self, parts: _Parts, suffices: Callable[[_Parts], bool]) -> _Parts:
-        """Return a combination without the settings that it does not need, the dearest left out first."""
+        """Return a combination without unnecessary settings; the most expensive are removed first."""
         for part in sorted(parts, key=lambda part: -part.dearness):
             fewer = _others(parts, part)
             if suffices(fewer):
@@ -284,12 +284,12 @@ def _exclude(part: _Part, other: _Part) -> bool:
 
 
 def _others(parts: _Parts, part: _Part) -> _Parts:
-    """Return the other settings of a combination; the same one at any step is left out."""
+    """Return a combination without a setting, at any of its steps."""
     return tuple(other for other in parts if other.relief is not part.relief)
 
 
 def _more_gpus(search: _Search) -> Iterator[Change]:
-    """Yield the fewest GPUs that fit with settings that save memory, then those with settings as they are."""
+    """Yield the fewest GPUs that fit with memory-saving settings, then the fewest without further changes."""
     settings = search.found.settings
     each = settings.gpus // settings.nodes if settings.nodes > 1 else 8
     helped = False

@@ -1,4 +1,4 @@
-"""The command that runs verl with the settings of a layout, complete and ready to be copied."""
+"""The command that runs verl with the settings of a layout, complete and ready to copy."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from ..estimator.versions import Version
     from .layouts import Layout
 
-#: Between the settings of a command.
+#: The separator between the settings of a command.
 SEPARATOR = " \\\n    "
-#: Since when ``model_engine=megatron`` chooses Megatron; before, another configuration did.
+#: The first version in which ``model_engine=megatron`` selects Megatron; before, another configuration did.
 _MODEL_ENGINE: Version = (0, 8, 0)
 _BEFORE = "--config-name=ppo_megatron_trainer.yaml"
-#: By a section that only their settings have, the trainers whose rollout engines have GPUs of their own; they
-#: were recipes before they were part of verl.
+#: The trainers whose rollout engines have separate GPUs, by a section that only their settings have. They
+#: were recipes before they became part of verl.
 _TRAINERS = {
     "async_training": ("fully_async_policy.fully_async_main", "fully_async_ppo_megatron_trainer.yaml"),
     "rollout": ("one_step_off_policy.main_ppo", "one_step_off_ppo_megatron_trainer.yaml"),
 }
 _IN_VERL: Version = (0, 8, 0)
-#: Places of data, which the shell completes, and a logger that needs no account.
+#: Placeholders for data files, with shell variables.
 _PLACEHOLDERS = {
     "data.train_files": "$HOME/data/gsm8k/train.parquet",
     "data.val_files": "$HOME/data/gsm8k/test.parquet",
 }
 _LOGGER = "trainer.logger"
 _ORDER = ("algorithm.", "data.", f"{MODEL}.", f"{ACTOR}.", f"{REFERENCE}.", f"{ROLLOUT}.", "critic.", "")
-#: What chooses the backend besides the configuration.
+#: Settings that select the backend, besides the configuration.
 _STRATEGIES = {"model_engine", f"{ACTOR}.strategy", f"{REFERENCE}.strategy", "critic.strategy"}
-#: Sections whose keys are those of another one.
+#: Sections with the same keys as another section.
 _TWINS = (
     ("critic.fsdp.", f"{ACTOR}.fsdp_config."),
     ("critic.", f"{ACTOR}."),
@@ -47,9 +47,9 @@ _TWINS = (
 
 
 def command_of(layout: Layout, registries: Registries) -> str:
-    """Return the command, one setting a line.
+    """Return the command, with one setting per line.
 
-    The model, GPUs and all settings are those of the layout; the files of data are to be replaced.
+    The model, GPUs and all settings are those of the layout; the user must replace the data files.
 
     >>> from sphinx_verl_resources.answer.answer import answer
     >>> from sphinx_verl_resources.answer.question import Question
@@ -63,10 +63,10 @@ def command_of(layout: Layout, registries: Registries) -> str:
 
 
 def command_settings(layout: Layout) -> dict[str, Any]:
-    """Return the settings of a layout that its command sets, in order, without the places of data.
+    """Return the settings in a layout's command, in order, without the data files.
 
-    Those of a critic are left out where there is none. Micro-batches that nothing sets are added: verl
-    refuses to start without.
+    Settings for a critic are left out if there is none. Unset micro-batch sizes are added, since verl does
+    not start without them.
     """
     request, found = layout.request, layout.estimate.settings
     settings = {
@@ -87,7 +87,7 @@ def command_settings(layout: Layout) -> dict[str, Any]:
 
 
 def _micro_batches(found: Settings, config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Yield what a command needs where batches are not counted in tokens, with the sizes of the estimate.
+    """Yield the micro-batch sizes that verl requires without a dynamic batch size, as in the estimate.
 
     verl/utils/config.py:141, verl/workers/config/actor.py:208 and critic.py:108 at 1dda039b9.
     """
@@ -121,7 +121,7 @@ def _words(layout: Layout, registries: Registries) -> Iterator[str]:
 
 
 def launcher(version: Version, settings: Mapping[str, Any], *, is_megatron: bool) -> list[str]:
-    """Return the command that launches a version of verl, with what chooses trainer and backend.
+    """Return the command that launches a version of verl, and the arguments for trainer and backend.
 
     >>> launcher((0, 9, 0), {}, is_megatron=True)
     ['python3 -m verl.trainer.main_ppo', 'model_engine=megatron']
@@ -140,7 +140,7 @@ def launcher(version: Version, settings: Mapping[str, Any], *, is_megatron: bool
 
 
 def as_arguments(settings: Mapping[str, Any], version: Version, registries: Registries) -> tuple[str, ...]:
-    """Return settings as arguments of verl's launcher, under the names that a version of verl has."""
+    """Return settings as arguments of verl's launcher, under their names in a version of verl."""
     words = []
     for key, value in settings.items():
         plus, name = _spelling(key, version, registries)
@@ -151,7 +151,7 @@ def as_arguments(settings: Mapping[str, Any], version: Version, registries: Regi
 
 @lru_cache(maxsize=4096)
 def _spelling(key: str, version: Version, registries: Registries) -> tuple[str, str]:
-    """Return what stands before a key, and its name in a version of verl; many commands have the same."""
+    """Return Hydra's prefix for a key, and its name in a version of verl; cached for use in many commands."""
     return _plus(key, registries), registries.name_in(key, version) or key
 
 
@@ -162,9 +162,9 @@ def _rank(key: str) -> int:
 
 
 def _plus(key: str, registries: Registries) -> str:
-    """Return what Hydra requires before a key that verl's composed configuration does not have.
+    """Return Hydra's prefix for a key that is missing in verl's composed configuration.
 
-    A key that is recorded nowhere may be new or not: two plus signs set it in both cases.
+    An unrecorded key may exist or not: two plus signs work in both cases.
     """
     entry = _entry(key, registries.config_keys)
     if entry is not None:

@@ -1,4 +1,4 @@
-"""Evidence: the recorded runs that bear on a question, and how each is known."""
+"""Evidence: the recorded runs relevant to a question, and the kind of evidence for each."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from ..estimator.request import Request
 
-#: Fields of an architecture that no figure of memory follows from.
+#: Fields of an architecture that do not affect memory.
 _NOT_FIGURES = {
     "name", "hf_id", "model_type", "aliases", "aliases_unverified", "max_position_embeddings",
     "max_position_embeddings_of_aliases", "published", "config_source", "script", "verified", "notes",
 }  # fmt: skip
-#: Vendors of GPUs that are given by their memory alone, as verl's documents do.
+#: The vendor assumed for GPUs that are given by their memory alone, as in verl's documents.
 _USUAL_VENDOR = "nvidia"
-#: The settings that decide which runs bear on a question.
+#: The settings that decide which runs are relevant to a question.
 _DECISIVE = frozenset((*LIMITS, *ADAPTER_RANKS, f"{MODEL}.path", "algorithm.adv_estimator", "critic.enable"))
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The needs of a run or a question that decide which runs bear on which questions.
+    """The needs of a run or a question, which decide whether a run is relevant to a question.
 
     Attributes:
-        figures: those of the architecture, as text; checkpoints of one shape have the same.
-        rank: of the adapters; 0 trains all parameters, None where it is not known.
-        critic: there is one.
-        separate: rollout has GPUs of its own.
-        eight_bit: the rollout engine's weights take one byte each.
+        figures: the figures of the architecture, as text; checkpoints with the same shape have the same.
+        rank: the rank of the adapters; 0 trains all parameters, None if unknown.
+        critic: whether there is a critic.
+        separate: whether rollout has separate GPUs.
+        eight_bit: whether the rollout engine's weights take one byte each.
         response: the longest response, in tokens.
         sequence: the longest prompt and response, in tokens.
-        gpus: their number.
-        memory_gb: the nominal memory of a GPU, in GB; None where it is not known.
-        vendor: of the GPUs.
-        gpu: their name in the registry, None where none is given.
-        model: the checkpoint, and ``task`` the first word of the algorithm's name.
+        gpus: the number of GPUs.
+        memory_gb: the nominal memory of a GPU, in GB; None if unknown.
+        vendor: the vendor of the GPUs.
+        gpu: the name of the GPU in the registry; None if not given.
+        model: the checkpoint; ``task`` is the first word of the algorithm's name.
     """
 
     figures: str
@@ -78,14 +78,14 @@ class Needs:
         return self.gpus * (self.memory_gb or 0)
 
     def on(self, gpus: int | None, gpu: Gpu | None) -> Needs:
-        """Return what is needed on other GPUs; None leaves what was."""
+        """Return the needs with other GPUs; None keeps the current value."""
         found = self if gpus is None else changed(self, gpus=gpus)
         if gpu is None:
             return found
         return changed(found, memory_gb=gpu.memory_gb, vendor=gpu.vendor, gpu=gpu.name)
 
     def is_like(self, asked: Needs) -> bool:
-        """Tell whether a run trains the same parameters of the same model, and takes nothing less for it."""
+        """Return whether a run trains the same parameters of the same model and needs at least as much."""
         return (
             self.figures == asked.figures
             and _trains_as_much(self.rank, asked.rank)
@@ -97,7 +97,7 @@ class Needs:
         )
 
     def bears_on(self, asked: Needs) -> bool:
-        """Tell whether a run shows that the GPUs in question have what it needed."""
+        """Return whether a run is relevant: it shows that the GPUs in question suffice."""
         return (
             self.is_like(asked)
             and self.gpus <= asked.gpus
@@ -107,7 +107,7 @@ class Needs:
         )
 
     def distance_from(self, asked: Needs) -> tuple[float, ...]:
-        """Return what orders runs, the nearest first."""
+        """Return the sort key of a run; the nearest run has the smallest."""
         same_gpu = self.gpu is not None and self.gpu == asked.gpu
         return (
             not same_gpu,
@@ -120,10 +120,10 @@ class Needs:
 
 
 def bearing_on(asked: Request, data: EstimatorContext) -> tuple[Run, ...]:
-    """Return the runs that bear on a question, the strongest and nearest first.
+    """Return the runs relevant to a question, the strongest and nearest first.
 
-    Such a run has the same model and trains the same parameters of it, on as many GPUs or fewer, each with as
-    much memory or less, with sequences as long or longer, and with a critic if the question has one.
+    Such a run trains the same parameters of the same model, on at most as many GPUs with at most as much
+    memory, and with at least as long sequences. If the question has a critic, so does the run.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.request import Request
@@ -136,7 +136,7 @@ def bearing_on(asked: Request, data: EstimatorContext) -> tuple[Run, ...]:
 
 
 def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
-    """Return the runs that bear on what is needed, see ``bearing_on``."""
+    """Return the relevant runs, see ``bearing_on``."""
     if needs is None:
         return ()
     found = [(run, own) for run, own in runs_of_model(needs, data) if own.bears_on(needs)]
@@ -145,9 +145,9 @@ def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
 
 
 def takes_no_more(found: Estimate, evidence: Iterable[Run], data: EstimatorContext) -> bool:
-    """Tell whether an estimate's peak is at most that of a run that bears on it and ran or was reported.
+    """Return whether an estimate's peak is at most that of a relevant run that ran or was reported.
 
-    Such a run shows that it fits, however far off the figures are.
+    Such a run shows that the settings fit, even if the estimates are inaccurate.
     """
     for run in evidence:
         if not run.was_seen_to_run:
@@ -162,7 +162,7 @@ def takes_no_more(found: Estimate, evidence: Iterable[Run], data: EstimatorConte
 
 
 def needs_of(request: Request, catalog: Catalog, registries: Registries) -> Needs | None:
-    """Return what a request needs; None where a setting that decides it was not read."""
+    """Return the needs of a request; None if a setting that decides them is unknown."""
     reader = Reader(request, registries)
     prompt, response = map(reader.whole, LIMITS)
     ranks = [reader.whole(key, 0) for key in ADAPTER_RANKS]
@@ -189,13 +189,13 @@ def needs_of(request: Request, catalog: Catalog, registries: Registries) -> Need
 
 @once
 def needs_of_runs(catalog: Catalog, registries: Registries) -> tuple[tuple[Run, Needs], ...]:
-    """Return every recorded run with what it needed."""
+    """Return every recorded run with its needs."""
     found = ((run, _needs_of_run(run, catalog, registries)) for run in catalog.runs.values())
     return tuple((run, needs) for run, needs in found if needs)
 
 
 def runs_of_model(needs: Needs, data: EstimatorContext) -> Sequence[tuple[Run, Needs]]:
-    """Return the recorded runs of a model, or of another one with the same figures."""
+    """Return the recorded runs of a model and of others with the same figures."""
     return _runs_by_figures(data.catalog, data.registries).get(needs.figures, ())
 
 
@@ -208,7 +208,7 @@ def _runs_by_figures(catalog: Catalog, registries: Registries) -> Mapping[str, S
 
 
 def _needs_of_run(run: Run, catalog: Catalog, registries: Registries) -> Needs | None:
-    """Return what a run needed; settings that its source leaves out have verl's defaults."""
+    """Return the needs of a run; settings missing in its source have verl's defaults."""
     needs = needs_of(request_of_run(run, registries, needs_settings=False), catalog, registries)
     if needs is None:
         return None
@@ -219,7 +219,7 @@ def _needs_of_run(run: Run, catalog: Catalog, registries: Registries) -> Needs |
 
 @once
 def figures_of(catalog: Catalog, registries: Registries, model: str) -> str:
-    """Return the figures of a model as text; none where it is not known."""
+    """Return the figures of a model as text; empty for an unknown model."""
     shape = registries.shape(model)
     return shape.architecture.model_dump_json(exclude=_NOT_FIGURES) if shape else ""
 
@@ -234,7 +234,7 @@ def _task_of(reader: Reader) -> str:
 
 
 def _trains_as_much(rank: int | None, asked: int | None) -> bool:
-    """Tell whether a run with adapters of a rank trains what a question does; 0 trains all parameters."""
+    """Return whether a run's adapters have at least the rank in question; 0 trains all parameters."""
     if asked == 0 or rank == 0:
         return rank == asked
     return rank is None or asked is None or rank >= asked

@@ -28,13 +28,13 @@ def _runs(word: str, found: Answer) -> list[str]:
     return [run.id for run in found.evidence if run.word == word]
 
 
-#: The fields of an answer that say which recorded runs bear on it, and what to change.
+#: The fields of an answer for relevant recorded runs, and for changes.
 _BESIDES: Mapping[str, Callable[[Answer], Any]] = {
     **{word: partial(_runs, word) for word in WORDS},
     "measured_runs_of_this_kind": lambda found: found.trust.measured_runs,
     "change": lambda found: [change_result(change) for change in found.changes],
 }
-#: The fields of what ``plan --format json`` prints, in order.
+#: The fields that ``plan --format json`` prints, in order.
 FIELDS: Mapping[str, Callable[[Answer], Any]] = {
     "model": lambda found: found.asked.model,
     "gpus": lambda found: {"count": found.all_gpus, "type": found.asked.gpu},
@@ -57,7 +57,7 @@ FIELDS: Mapping[str, Callable[[Answer], Any]] = {
     "unsupported": lambda found: list(found.best.estimate.unsupported),
     "warnings": lambda found: [problem.named_message for problem in found.best.estimate.warnings],
 }
-#: What a setting that was not read leaves open.
+#: The fields that are null if a decisive setting is unknown.
 _FIGURES = (
     "peak_gib", "low_gib", "high_gib", "peak_phase", "host_ram_gib_per_node", "largest_token_budget",
     "longest_response",
@@ -71,7 +71,7 @@ _FEWEST = (
 
 
 def answer_result(found: Answer) -> dict[str, Any]:
-    """Return an answer under the names of ``FIELDS``; no figure where a decisive setting was not read."""
+    """Return an answer with the keys of ``FIELDS``, without figures if a decisive setting is unknown."""
     if not found.best.estimate.undecided:
         return {name: value(found) for name, value in FIELDS.items()}
     open_: dict[str, Any] = {**dict.fromkeys(_FIGURES), "change": []}
@@ -79,9 +79,9 @@ def answer_result(found: Answer) -> dict[str, Any]:
 
 
 def settings_result(name: str, found: Answer) -> dict[str, Any]:
-    """Return an answer about given settings under the names that ``estimate --format json`` prints."""
+    """Return an answer about given settings with the keys that ``estimate --format json`` prints."""
     result = result_of(name, found.best.estimate)
-    if found.verdict != result["verdict"]:  # a recorded run says otherwise
+    if found.verdict != result["verdict"]:  # a recorded run contradicts the estimate
         result |= {"verdict": found.verdict, "fits": None}
     open_: dict[str, Any] = {"change": []} if found.best.estimate.undecided else {}
     besides = {name: open_[name] if name in open_ else value(found) for name, value in _BESIDES.items()}
@@ -90,7 +90,7 @@ def settings_result(name: str, found: Answer) -> dict[str, Any]:
 
 
 def fewest_result(item: Fewest) -> dict[str, Any]:
-    """Return the fewest GPUs of one memory size; all else is None where no number of them fits."""
+    """Return the fewest GPUs of one memory size; the other fields are None if no number fits."""
     values = {name: FIELDS[name](item.found) if item.found else None for name in _FEWEST}
     return {
         "memory_gb": item.memory_gb,
@@ -102,7 +102,7 @@ def fewest_result(item: Fewest) -> dict[str, Any]:
 
 
 def change_result(change: Change) -> dict[str, Any]:
-    """Return a change for programs."""
+    """Return a change as plain values."""
     return {
         "overrides": dict(change.overrides),
         "peak_gib": gib_value(change.peak),
@@ -116,7 +116,7 @@ FORMAT: Literal[1] = 1
 
 
 def export_of(data: EstimatorContext, extension_version: str) -> Export:
-    """Return all runs with their estimates, the GPUs that they name, and the record of accuracy."""
+    """Return all runs with their estimates, their GPUs, and the record of accuracy."""
     runs = tuple(_run(run, data) for _, run in sorted(data.catalog.runs.items()))
     used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := data.catalog.gpu_of(run))}
     return Export(
@@ -151,19 +151,19 @@ def _run(run: Run, data: EstimatorContext) -> ExportedRun:
 
 
 def _computed(found: Answer) -> Computed:
-    """Return the figures that pages show of a recorded run.
+    """Return the figures that pages show for a recorded run.
 
     Raises:
-        NoAnswerError: they show none.
+        NoAnswerError: pages show no figures for it.
     """
     estimate = found.best.estimate
     told = figures(estimate)
     if told is None:
         names = ", ".join(text.partition(": ")[0] for text in estimate.undecided)
-        message = f"settings that decide memory are not known: {names}"
+        message = f"settings that decide memory are unknown: {names}"
         if not names:
             message = "the run ran on GPUs with less memory than the estimate"
-        raise NoAnswerError.because(message, "add what is known to its file")
+        raise NoAnswerError.because(message, "complete the settings in its file")
     return Computed(
         verdict=found.verdict,
         fits_up_to_tokens=estimate.fits_up_to_tokens,

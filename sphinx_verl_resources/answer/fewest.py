@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .question import Question
 
 
-#: GPUs of one size differ by less, except where the driver keeps some for itself: an L4 offers 22 of 24 GB.
+#: GPUs of one size differ by less, unless the driver reserves a part: an L4 offers 22 of 24 GB.
 _ALIKE = 0.04
 
 
@@ -30,9 +30,9 @@ class Fewest:
     """The fewest GPUs of one memory size.
 
     Attributes:
-        gpus: those of this size and vendor that offer about as much to programs, that with the least first.
-        found: the answer for the fewest of the first one; None where none of ``COUNTS`` fits.
-        ran: of the runs that ran or were reported and bear on the question, the one on the fewest GPUs.
+        gpus: the GPUs of this size and vendor with about the same capacity, the smallest first.
+        found: the answer for the fewest of the first one; None if none of ``COUNTS`` fits.
+        ran: the relevant run on the fewest GPUs that ran or was reported.
     """
 
     gpus: tuple[Gpu, ...]
@@ -41,7 +41,7 @@ class Fewest:
 
     @property
     def memory_gb(self) -> float:
-        """The memory of a GPU as it is sold, in GB."""
+        """The nominal memory of a GPU, in GB."""
         return self.gpus[0].memory_gb
 
 
@@ -51,12 +51,12 @@ def fewest_by_memory(
     """Return the fewest GPUs for a model, by the memory of a GPU.
 
     Args:
-        question: its GPUs are left open.
+        question: the question, without GPUs.
         data: the records.
-        memories_gb: the memory sizes to answer for; empty for all that are recorded.
+        memories_gb: the memory sizes to answer for; empty for all recorded ones.
 
     Raises:
-        NoAnswerError: the model is not known.
+        NoAnswerError: the model is unknown.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.answer.question import Question
@@ -72,7 +72,7 @@ def fewest_by_memory(
     answers = Answers(question, data)
     found: list[Fewest] = []
     least = 1
-    # With less memory it takes as many or more.
+    # With less memory per GPU, the number cannot be smaller.
     for gpus in (alike for _, group in sorted(sizes.items(), reverse=True) for alike in _alike(group)):
         fewest = fewest_of(answers, gpus[0].name, least)
         least = fewest.gpus if fewest else COUNTS[-1]
@@ -82,7 +82,7 @@ def fewest_by_memory(
 
 
 def _alike(gpus: Iterable[Gpu]) -> Iterator[tuple[Gpu, ...]]:
-    """Yield GPUs that are sold with the same memory in groups that offer about as much of it, most first."""
+    """Yield GPUs with the same nominal memory in groups of similar capacity, the largest first."""
     left = sorted(gpus, key=capacity_of)
     while left:
         least = (1 - _ALIKE) * capacity_of(left[-1])
@@ -91,10 +91,10 @@ def _alike(gpus: Iterable[Gpu]) -> Iterator[tuple[Gpu, ...]]:
 
 
 def fewest_of(answers: Answers, gpu: str | None, least: int = 1) -> Answer | None:
-    """Return the answer for the fewest of a GPU that fit, of those from ``least`` on; None where none does.
+    """Return the answer for the fewest GPUs that fit, from ``least`` on; None if no number fits.
 
     Raises:
-        NoAnswerError: the question leaves no estimate on any number.
+        NoAnswerError: nothing can be estimated for any number.
     """
     error, is_answered = None, False
     for count in COUNTS:
@@ -114,10 +114,10 @@ def fewest_of(answers: Answers, gpu: str | None, least: int = 1) -> Answer | Non
 
 
 def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, ...]:
-    """Return the answers for the models that fit on the GPUs, or ran on such, the largest first.
+    """Return the answers for the models that fit or ran on such GPUs, the largest first.
 
     Args:
-        question: its model is left open.
+        question: the question, without a model.
         data: the records.
     """
     models = sorted(data.registries.architectures, key=lambda model: -(model.parameters or 0))

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from .layouts import Layout
     from .trust import Trust
 
-#: Keys that the choices of the form set, or that follow from the number of GPUs.
+#: Keys that the form's choices set, or that follow from the number of GPUs.
 CHOSEN = OWN_KEYS | {LIMITS[1]}
-#: More recorded runs are not named in a cell.
+#: The most recorded runs in a cell.
 _MOST_RUNS = 2
 _NO_FIGURES = {
     "low": 0, "high": 0, "tokens": 0, "phase": 0, "layout": 0, "used": 0, "host": 0, "trust": 0, "command": 0,
@@ -41,12 +41,12 @@ _NO_FIGURES = {
 
 @dataclass(frozen=True)
 class Axes:
-    """The choices of the form besides the model, in the order of the cells; the GPU varies fastest.
+    """The form's choices besides the model, in the order of the cells; the GPU varies fastest.
 
     Attributes:
         counts: numbers of GPUs.
-        gpus: names of the registry.
-        responses: limits of responses, in tokens.
+        gpus: names of GPUs in the registry.
+        responses: response lengths, in tokens.
         loras: ranks of adapters; 0 trains all parameters.
     """
 
@@ -68,26 +68,27 @@ class Axes:
 
 @dataclass(frozen=True)
 class GridCells:
-    """The columns of a grid, and the tables that they lead into. Sizes are tenths of a GiB, per GPU.
+    """The columns of a grid, and the tables that they point into. Sizes are tenths of a GiB, per GPU.
 
     Attributes:
-        offered: memory that each GPU offers to programs.
-        gpus: by GPU, the index of its cells within those of a run; GPUs that offer the same memory share
-            theirs.
-        columns: one number a cell. ``verdict`` leads into ``VERDICTS``, and from there on into ``reasons``;
-            ``low`` and ``high`` are the ends of the range, ``tokens`` is the mean length of a sequence up to
-            which it fits, or zero; ``used`` is the number of GPUs where that is smaller than asked, or zero;
-            ``host`` is in GiB per node. The others lead into the tables of their names.
-        evidence: by GPU, an index into ``nearest`` for each run.
+        offered: the capacity of each GPU.
+        gpus: for each GPU, the index of its cells within those of a run; GPUs with the same capacity share
+            cells.
+        columns: one number per cell. ``verdict`` is an index into ``VERDICTS``, and beyond these into
+            ``reasons``. ``low`` and ``high`` are the ends of the range. ``tokens`` is the largest mean
+            sequence length that fits, or zero. ``used`` is the number of GPUs if smaller than in the
+            question, otherwise zero. ``host`` is in GiB per node. The others are indices into the tables of
+            their names.
+        evidence: for each GPU, an index into ``nearest`` for each run.
         nearest: indices into ``runs``.
-        runs: ids of recorded runs that ran or were reported, each with its word, and whether it bears on the
-            question or is the smallest of the model instead, see ``Trust.smallest``.
+        runs: ids of recorded runs that ran or were reported, each with its evidence word, and whether it is
+            relevant or only the smallest run of the model, see ``Trust.smallest``.
         phases, layouts: their names.
         trusts: the measured runs behind the estimates.
-        commands: of each layout the lines of its command.
-        reasons: of cells without an estimate.
-        warnings: those that all estimates share.
-        errors: what is wrong with the first combination, where none has an estimate.
+        commands: the lines of each layout's command.
+        reasons: the reasons of cells without an estimate.
+        warnings: the warnings that all estimates share.
+        errors: the errors of the first combination, if no combination has an estimate.
     """
 
     offered: tuple[int, ...]
@@ -106,25 +107,25 @@ class GridCells:
 
 
 class _Table(dict[Hashable, int]):
-    """Different values in the order in which they come, each with its index."""
+    """Distinct values in order of insertion, each with its index."""
 
     def index(self, value: Hashable) -> int:
-        """Return the index of a value, which is added if it is new."""
+        """Return the index of a value, adding the value if it is new."""
         return self.setdefault(value, len(self))
 
 
 class _Grid:
-    """The tables of a grid while its cells are computed."""
+    """The tables of a grid during the computation of its cells."""
 
     def __init__(self, data: EstimatorContext) -> None:
         self.data = data
         self.tables = {name: _Table() for name in ("phase", "layout", "command", "reason", "run", "nearest")}
         self.trusts: dict[Hashable, tuple[int, Trust]] = {}
-        #: With the settings, so that nothing else gets their identity.
+        #: By the identity of the settings; kept with these, so that no other object gets the same identity.
         self._layouts: dict[int, tuple[Mapping[str, Any], tuple[int, int]]] = {}
 
     def cell(self, found: Answer | NoAnswerError, count: int) -> dict[str, int]:
-        """Return the numbers of a cell; one without an estimate has its reason."""
+        """Return the numbers of a cell, or the reason if there is no estimate."""
         if isinstance(found, NoAnswerError):
             why = tuple(f"{problem.place.key}: {problem.message}" for problem in _errors(found))
         else:
@@ -146,7 +147,7 @@ class _Grid:
         }
 
     def _layout(self, layout: Layout) -> tuple[int, int]:
-        """Return the indices of a layout's name and command, which GPUs share with its settings."""
+        """Return the indices of a layout's name and command; GPUs with the same settings share these."""
         config = layout.request.config
         if id(config) not in self._layouts:
             lines = tuple(command_of(layout, self.data.registries).split(SEPARATOR))
@@ -159,7 +160,7 @@ class _Grid:
         return self.trusts.setdefault(key, (len(self.trusts), trust))[0]
 
     def nearest(self, asked: Answers, count: int, gpu: str) -> int:
-        """Return the index of the nearest runs; where none bears on the question, of the smallest."""
+        """Return the index of the nearest runs; without relevant runs, that of the smallest run."""
         evidence = (run for run in asked.evidence(count, gpu) if run.was_seen_to_run)
         runs = [(run.id, run.word, True) for run in islice(evidence, _MOST_RUNS)]
         if not runs and (smallest := asked.smallest(gpu)):
@@ -171,8 +172,8 @@ def compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: Est
     """Answer every combination of choices for a model.
 
     Args:
-        model: its Hugging Face name, which is known.
-        axes: what can be chosen; its names are known.
+        model: its Hugging Face name, which must be known.
+        axes: the choices; their names must be known.
         overrides: further settings, none of them in ``CHOSEN``.
         data: the records.
     """
@@ -216,7 +217,7 @@ def _compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: Es
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Pause the search for garbage, which takes a fifth of the time: nothing here refers to itself."""
+    """Pause the garbage collector, which takes a fifth of the time; nothing here has reference cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -234,16 +235,16 @@ def _attempt(asked: Answers, count: int, gpu: str) -> Answer | NoAnswerError:
 
 
 def _errors(found: Answer | NoAnswerError) -> tuple[Diagnostic, ...]:
-    """Return what leaves no estimate."""
+    """Return the errors that prevent an estimate."""
     problems = found.diagnostics if isinstance(found, NoAnswerError) else ()
     return tuple(problem for problem in problems if problem.is_error)
 
 
 def _likeness(gpu: Gpu) -> tuple[int, str]:
-    """Return what GPUs have in common for which all answers are the same but for the evidence."""
+    """Return a key that is equal for GPUs whose answers are the same except for the evidence."""
     return _tenths(capacity_of(gpu)), gpu.vendor
 
 
 def _tenths(size: float) -> int:
-    """Return bytes as tenths of a GiB, rounded as ``units.gib`` does from one GiB on."""
+    """Return bytes as tenths of a GiB, rounded like sizes from one GiB on in ``units.gib``."""
     return round(round(size / GIB, 1) * 10)

@@ -1,4 +1,4 @@
-"""Layouts: ways to lay a run over its GPUs, which is the best of them, and how far its settings go."""
+"""Layouts: ways to distribute a run over its GPUs, the choice of the best, and the limits of its settings."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from ..estimator.request import Request
 
-#: Numbers of GPUs that are tried: powers of two within a node, then whole nodes.
+#: The numbers of GPUs to try: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-#: verl's default of the token budget; larger ones hardly train faster.
+#: verl's default token budget; larger ones hardly train faster.
 USUAL_BUDGET = 16384
 _RESPONSE = LIMITS[1]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A way to lay a run over its GPUs.
+    """A way to distribute a run over its GPUs.
 
     Attributes:
-        request: with every setting that was chosen.
-        estimate: of it.
-        known: it fits or not, where that is known from another GPU.
+        request: the request with all chosen settings.
+        estimate: its estimate.
+        known: whether it fits, if a result on another GPU decides this.
     """
 
     request: Request
@@ -52,12 +52,12 @@ class Layout:
 
     @property
     def is_megatron(self) -> bool:
-        """True where Megatron trains."""
+        """True if Megatron trains."""
         return self.estimate.settings.actor.backend == "megatron"
 
     @property
     def offloaded(self) -> tuple[str, ...]:
-        """The parts of the actor's states that are in host memory between their uses, in words."""
+        """The parts of the actor's states that are offloaded between uses, in words."""
         actor = self.estimate.settings.actor
         of_backend = actor.megatron if self.is_megatron else actor.fsdp
         parts = {
@@ -71,49 +71,49 @@ class Layout:
 
     @property
     def offloads(self) -> int:
-        """The number of parts that are offloaded."""
+        """The number of offloaded parts."""
         return len(self.offloaded)
 
     @property
     def token_budget(self) -> int | None:
-        """The most tokens of a GPU's micro-batch; None where micro-batches count sequences."""
+        """The most tokens of a GPU's micro-batch; None if micro-batches count sequences."""
         micro = self.estimate.settings.actor.micro_batch
         return micro.tokens if micro.dynamic else None
 
     @property
     def is_fastest(self) -> bool:
-        """True where nothing is offloaded, and the token budget is the largest that is tried."""
+        """True if nothing is offloaded and the token budget is the largest one tried."""
         longest = self.estimate.settings.lengths.limit
         return not self.offloads and (self.token_budget or 0) >= max(USUAL_BUDGET, longest)
 
     @property
     def cache(self) -> tuple[float, float]:
-        """The tokens that the KV cache of the rollout engine has room for, and those that it must hold."""
+        """The tokens that fit into the rollout engine's KV cache, and the tokens that it must hold."""
         shape, settings = self.estimate.shape, self.estimate.settings
         return cache_tokens(shape, settings), needed_cache_tokens(shape, settings)
 
     @property
     def starts(self) -> bool:
-        """True where the KV cache of the rollout engine holds what it must, or else it does not start."""
+        """True if the KV cache is large enough for the rollout engine to start."""
         room, needed = self.cache
         return room >= needed
 
     @cached_property
     def fits(self) -> bool:
-        """True where the whole range fits, and the rollout engine starts."""
+        """True if the whole range fits and the rollout engine starts."""
         return self.estimate.fits and self.starts if self.known is None else self.known
 
     @property
     def verdict(self) -> Verdict:
-        """That of the estimate; borderline if it fits and its rollout engine may not start."""
+        """The estimate's verdict, or ``borderline`` if it fits but the rollout engine may not start."""
         found = self.estimate
         return found.verdict if found.verdict != "fits" or found.ran or self.starts else "borderline"
 
 
 def best_of(layouts: Iterable[Layout]) -> Layout | None:
-    """Return the best layout: it fits, offloads least, has the largest token budget, takes least of the host.
+    """Return the best layout that fits: least offloading, then largest token budget, then least host memory.
 
-    Where none fits it is the one whose range ends lowest. None without any.
+    If none fits, return the one with the lowest high end; None if there are no layouts.
     """
     layouts = tuple(layouts)
     fitting = [layout for layout in layouts if layout.fits]
@@ -125,18 +125,18 @@ def best_of(layouts: Iterable[Layout]) -> Layout | None:
 
 
 def _rank(layout: Layout) -> tuple[float, float]:
-    """Return what equally fast layouts are compared by; with fewer parts they are faster."""
+    """Return the sort key of layouts with equal speed; fewer parts are faster."""
     megatron = layout.estimate.settings.actor.megatron
     return (layout.estimate.host.total, megatron.tensor * megatron.pipeline)
 
 
-# -- how far the settings of a layout go
+# -- the limits of a layout's settings
 
 
 def largest_token_budget(layout: Layout, registries: Registries) -> int | None:
     """Return the most tokens of a GPU's micro-batch that fit, up to those of a whole step.
 
-    None where even one sequence does not fit, or micro-batches count sequences.
+    Return None if not even one sequence fits, or micro-batches count sequences.
     """
     settings = layout.estimate.settings
     role, divisor = settings.actor, sequence_divisor(settings.actor)
@@ -157,10 +157,10 @@ def largest_token_budget(layout: Layout, registries: Registries) -> int | None:
 
 
 def longest_response(layout: Layout, registries: Registries) -> int | None:
-    """Return the longest responses that fit, in tokens; None where even short ones do not.
+    """Return the longest responses that fit, in tokens; None if not even short ones fit.
 
-    A token budget that does not hold such a sequence is raised until it does. The KV cache of the rollout
-    engine holds one, too, and the model has as many positions.
+    A token budget below the length of such a sequence is raised to it. The sequence must also fit into the
+    rollout engine's KV cache and the model's positions.
     """
     settings, architecture = layout.estimate.settings, layout.estimate.shape.architecture
     micro, divisor = settings.actor.micro_batch, sequence_divisor(settings.actor)
@@ -185,7 +185,7 @@ def longest_response(layout: Layout, registries: Registries) -> int | None:
 
 
 def _with_budget(layout: Layout, tokens: int) -> Mapping[str, Any]:
-    """Return the settings that let a GPU's micro-batches hold so many tokens, in every pass."""
+    """Return the settings for a token budget in every pass."""
     config = layout.request.config
     critic = layout.estimate.settings.critic is not None
     keys = {key for key in BUDGETS if critic or not key.startswith("critic.")}
@@ -193,6 +193,6 @@ def _with_budget(layout: Layout, tokens: int) -> Mapping[str, Any]:
 
 
 def _fits(layout: Layout, changes: Mapping[str, Any], registries: Registries) -> bool:
-    """Tell whether a layout fits with changes."""
+    """Return whether a layout fits with changes."""
     found = attempt(layout.request.having(changes), registries)
     return isinstance(found, Estimate) and found.fits

@@ -1,4 +1,4 @@
-"""The queries about answers."""
+"""Queries about answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
-    """A query for the models that represent size classes; ``sizes`` empty for all that have one."""
+    """A query for the models that represent size classes; empty ``sizes`` means all with a model."""
 
     sizes: tuple[str, ...] = ()
 
@@ -34,10 +34,10 @@ class SizeModels(EstimatorQuery["tuple[tuple[str, str], ...]"]):
 
 @dataclass(frozen=True)
 class UsedModels(EstimatorQuery["tuple[str, ...]"]):
-    """A query for the models that scripts of verl or recorded runs load."""
+    """A query for the models that verl's scripts or recorded runs load."""
 
     def answer(self, data: EstimatorContext) -> tuple[str, ...]:
-        """Return names of checkpoints, the smallest first, one for all that are alike."""
+        """Return names of checkpoints, the smallest first, one for each group of equal models."""
         from .sizes import used_models
 
         return used_models(data)
@@ -48,9 +48,9 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
     """A query for size classes by numbers of GPUs, for one GPU and task.
 
     Attributes:
-        gpu: its name.
+        gpu: the name of the GPU.
         task: the algorithm.
-        sizes: size classes; empty for all that have a model.
+        sizes: size classes; empty for all with a model.
         counts: numbers of GPUs.
         config: further settings, as pairs.
     """
@@ -79,12 +79,12 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
 
 @dataclass(frozen=True)
 class FewestGpus(EstimatorQuery["tuple[FewestTable, ...]"]):
-    """A query for the fewest GPUs by size class, a table for each memory size.
+    """A query for the fewest GPUs by size class, with a table for each memory size.
 
     Attributes:
-        memories: of a GPU, in GB.
+        memories: memory sizes of a GPU, in GB.
         task: the algorithm.
-        sizes: size classes; empty for all that have a model.
+        sizes: size classes; empty for all with a model.
         config: further settings, as pairs.
     """
 
@@ -109,8 +109,8 @@ class Grid(EstimatorQuery["GridCells"]):
     """A query for every combination of a form's choices for one model.
 
     Attributes:
-        model: its Hugging Face name.
-        axes: what can be chosen.
+        model: the model's Hugging Face name.
+        axes: the choices.
         config: further settings, as pairs.
     """
 
@@ -127,7 +127,7 @@ class Grid(EstimatorQuery["GridCells"]):
 
 @dataclass(frozen=True)
 class SettingsAnswer(EstimatorQuery["Answer"]):
-    """A query for the answer about settings as they are, of a recorded run or of a model.
+    """A query for the answer about given settings, of a recorded run or of a model.
 
     Attributes:
         asked: the query for their estimate.
@@ -136,7 +136,7 @@ class SettingsAnswer(EstimatorQuery["Answer"]):
     asked: EstimateQuery
 
     def answer(self, data: EstimatorContext) -> Answer:
-        """Answer, with the recorded runs that bear on it."""
+        """Answer, with the relevant recorded runs."""
         from .answer import answer_run, answer_settings
 
         if isinstance(self.asked, RunEstimate):
@@ -144,14 +144,14 @@ class SettingsAnswer(EstimatorQuery["Answer"]):
         return answer_settings(self.asked.request(data), data)
 
     def fingerprint(self, answer: Answer) -> str:
-        """Return a digest of the runs, of the trust in the estimate, and of what this follows from."""
+        """Return a digest of the runs, the trust in the estimate, and the estimate's inputs."""
         runs = [plain(run) for run in answer.evidence]
         return digest(answer.verdict, runs, plain(answer.trust), basis(answer.best.estimate))
 
 
 @dataclass(frozen=True)
 class Exported(EstimatorQuery["Export"]):
-    """A query for everything that programs may want to read, with the version of the extension."""
+    """A query for the export for programs, with the version of the extension."""
 
     extension_version: str
 

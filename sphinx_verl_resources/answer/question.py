@@ -1,4 +1,4 @@
-"""A question: a model, a task and GPUs, and the settings that follow from it."""
+"""A question: a model, a task and GPUs, and the resulting settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The rank of a task such as GRPO-LoRA.
 USUAL_RANK = 32
-#: Keys that a question decides by its model, rank and GPUs.
+#: Keys that a question's model, rank and GPUs decide.
 OWN_KEYS = frozenset(
     {
         f"{MODEL}.path",
@@ -35,18 +35,18 @@ _ESTIMATOR = "algorithm.adv_estimator"
 
 @dataclass(frozen=True)
 class Question:
-    """A question; None marks what it leaves open.
+    """A question; fields that it leaves open are None.
 
     Attributes:
-        model: Hugging Face name of the checkpoint.
-        gpus: their number.
-        gpu: their name.
-        task: the algorithm, a key of ``TASKS`` without its ending for LoRA.
+        model: the Hugging Face name of the checkpoint.
+        gpus: the number of GPUs.
+        gpu: the name of the GPU.
+        task: the algorithm, a key of ``TASKS`` without the suffix for LoRA.
         lora: the rank of the adapters; 0 trains all parameters.
         prompt: the longest prompt, in tokens.
         response: the longest response, in tokens.
-        overrides: verl's dotted keys, which override everything else.
-        version: of verl.
+        overrides: settings by verl's dotted keys, which override everything else.
+        version: the version of verl.
     """
 
     model: str
@@ -64,7 +64,7 @@ def task_of(text: str) -> tuple[str, int]:
     """Return a task and the rank of its adapters.
 
     Raises:
-        NoAnswerError: there is no such task.
+        NoAnswerError: the task is unknown.
 
     >>> task_of("grpo-lora"), task_of("ppo")
     (('GRPO', 32), ('PPO', 0))
@@ -74,10 +74,10 @@ def task_of(text: str) -> tuple[str, int]:
 
 
 def request_of(question: Question) -> Request:
-    """Return the settings that the question names, and those of its task, as a request.
+    """Return a question's settings and those of its task, as a request.
 
     Raises:
-        NoAnswerError: there is no such task.
+        NoAnswerError: the task is unknown.
 
     >>> asked = request_of(Question("Qwen/Qwen2.5-7B", 8, "H100", lora=16))
     >>> asked.config["actor_rollout_ref.model.lora_rank"]
@@ -90,7 +90,7 @@ def request_of(question: Question) -> Request:
 
 
 def task_text(question: Question) -> str:
-    """Return what is trained, and how: ``GRPO``, or ``GRPO-LoRA of rank 32``.
+    """Return the task of a question in words: ``GRPO``, or ``GRPO-LoRA of rank 32``.
 
     >>> task_text(Question("Qwen/Qwen2.5-7B", lora=32))
     'GRPO-LoRA of rank 32'
@@ -103,7 +103,7 @@ def task_text(question: Question) -> str:
 def named_settings(
     task: str | None, lora: int = 0, prompt: int | None = None, response: int | None = None
 ) -> dict[str, Any]:
-    """Return the settings of a task, a rank and lengths in tokens; None leaves verl's defaults.
+    """Return the settings of a task, a rank and lengths in tokens; None keeps verl's defaults.
 
     >>> named_settings(None, response=2048)
     {'data.max_response_length': 2048}
@@ -116,12 +116,12 @@ def named_settings(
 
 
 def _of_lora() -> Mapping[str, Any]:
-    """Return the settings that adapters need beyond their rank."""
+    """Return the settings that adapters need besides their rank."""
     return {key: value for key, value in TASKS["GRPO-LoRA"].items() if key not in TASKS["GRPO"]}
 
 
 def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
-    """Say what the question leaves open, and what is taken instead.
+    """Return the assumptions where the question leaves something open.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> assumed(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), read_data([]).registries)
@@ -133,7 +133,7 @@ def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
 
 
 def assumed_in(request: Request, registries: Registries) -> tuple[str, ...]:
-    """Say which values of verl's own are taken for what decides most and is not set."""
+    """Return the defaults of verl that are assumed for important unset settings."""
     defaults, config = registries.defaults(request.version), request.config
     named = {*config, *request.unread}
     found = []

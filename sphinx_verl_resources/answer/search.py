@@ -1,4 +1,4 @@
-"""The search: the candidates that are tried on a GPU, the best first."""
+"""The search: the candidates to try on a GPU, the best first."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from .candidates import Candidates
     from .layouts import Layout
 
-#: vLLM's own default of its share.
+#: vLLM's own default for its share.
 _MOST_SHARE = 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """The layouts that are tried for a question, in the order in which they are; the best are among them.
+    """The layouts tried for a question, in order, including the best ones.
 
     Attributes:
-        fsdp: those with FSDP.
-        search_megatron: finds those with Megatron, which takes longer.
+        fsdp: the layouts with FSDP.
+        search_megatron: a function that finds the layouts with Megatron, which takes longer.
     """
 
     fsdp: tuple[Layout, ...]
@@ -36,22 +36,22 @@ class Tried:
 
     @cached_property
     def megatron(self) -> tuple[Layout, ...]:
-        """Those with Megatron."""
+        """The layouts with Megatron."""
         return self.search_megatron()
 
     @property
     def all(self) -> tuple[Layout, ...]:
-        """Those with any backend."""
+        """The layouts with any backend."""
         return self.fsdp + self.megatron
 
     @property
     def fit(self) -> bool:
-        """True where some layout fits."""
+        """True if any layout fits."""
         return any(layout.fits for layout in self.fsdp) or any(layout.fits for layout in self.megatron)
 
 
 class Searches:
-    """The searches for a question on several GPUs and numbers of them, which share their candidates."""
+    """The searches for a question on several GPUs and numbers of GPUs, which share their candidates."""
 
     def __init__(self, asked: Request, registries: Registries) -> None:
         self._asked, self._registries = asked, registries
@@ -59,7 +59,7 @@ class Searches:
         self._candidates: dict[tuple[Any, int | None], Candidates] = {}
 
     def on(self, gpus: int | None, gpu: str | None) -> Tried:
-        """Return the layouts that are tried; the GPU is one of the registry, or always the same."""
+        """Return the tried layouts; the GPU must be in the registry, or always the same."""
 
         def found(make: Callable[[Request, Registries], Candidates]) -> tuple[Layout, ...]:
             if (make, gpus) not in self._candidates:
@@ -74,7 +74,7 @@ class Searches:
 
 
 class _Search:
-    """The search among candidates on one GPU."""
+    """The search among candidates for one type of GPU."""
 
     def __init__(self, candidates: Candidates, gpu: str | None) -> None:
         self._all, self._gpu = candidates, gpu
@@ -85,16 +85,16 @@ class _Search:
         self._engine = {**candidates.engine_on(gpu)}  # as fitted
         self._last = candidates.levels[-1]
         self._run()
-        if not self._found:  # none was worth an estimate; this one takes least
+        if not self._found:  # none was worth an estimate; this one needs the least memory
             self._at(candidates.in_order(self._last)[0], self._last, candidates.budgets[-1])
 
     @property
     def tried(self) -> tuple[Layout, ...]:
-        """The layouts that leave an estimate, in the order in which they were tried."""
+        """The layouts that could be estimated, in the order of the search."""
         return tuple(layout for layout in self._found.values() if layout)
 
     def _run(self) -> None:
-        """Try layouts until the best is found, or none can be."""
+        """Try layouts until the best one is found, or none can fit."""
         if not self._fits(self._all.heads[0], 0, self._all.budgets[0]):
             while not any(self._can_fit(head, self._last) for head in dict.fromkeys(self._all.heads)):
                 if not self._widen_engine():
@@ -104,7 +104,7 @@ class _Search:
                 return
 
     def _finds_best(self, level: int) -> bool:
-        """Try the layouts of a level, the best first; tell whether one fits."""
+        """Try the layouts of a level, the best first; return whether one fits."""
         for budget in dict.fromkeys((*self._all.budgets, *self._all.cheapest)):
             for base in self._all.in_order(level):
                 head = self._all.heads[base]
@@ -117,11 +117,11 @@ class _Search:
         return False
 
     def _can_fit(self, base: int, level: int) -> bool:
-        """Tell whether a layout fits with some budget."""
+        """Return whether a layout fits with any budget."""
         tried = self._found.get(((*self._engine.values(),), Place(base, level, self._all.budgets[0])))
         if tried and tried.fits:
             return True
-        # What the last level but one offloads comes back for the update; if it is too much, so is more.
+        # The last level but one loads everything for the update. If that does not fit, lower levels do not.
         if level < self._last - 1 and not self._can_fit(base, self._last - 1):
             return False
         least, *others = self._all.cheapest
@@ -136,7 +136,7 @@ class _Search:
         return layout is not None and layout.fits
 
     def _at(self, base: int, level: int, budget: int | None) -> Layout | None:
-        """Return a layout; None where it leaves no estimate."""
+        """Return a layout; None if it cannot be estimated."""
         place = Place(base, level, budget)
         key = (*self._engine.values(),), place
         if key not in self._found:
@@ -144,9 +144,9 @@ class _Search:
         return self._found[key]
 
     def _widen_engine(self) -> bool:
-        """Spread the rollout engine over twice as many GPUs, or give it a tenth more of each for its cache.
+        """Double the rollout engine's TP, or give its cache another tenth of each GPU.
 
-        Tell whether that can help.
+        Return whether this can help.
         """
         tried, given = self.tried, self._all.asked.config
         if not tried:
@@ -167,6 +167,6 @@ class _Search:
 
 
 def _fits_asleep(estimate: Estimate) -> bool:
-    """Tell whether all phases fit in which the rollout engine sleeps."""
+    """Return whether all phases with a sleeping rollout engine fit."""
     capacity = estimate.capacity or 0.0
     return all(phase.total <= capacity for phase in estimate.in_turn() if phase.engine_state == "asleep")

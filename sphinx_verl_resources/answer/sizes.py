@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def size_models(data: EstimatorContext) -> dict[str, str]:
     """Return the model that represents each size class, in ascending order; some have none.
 
-    It is the model of the analysis, unless the tested runs of the size class load other ones; then it is the
-    one that most of them load.
+    This is the model of the analysis, unless tested runs of the size class load others; then it is the model
+    that most of these runs load.
     """
 
     def parameters(model: str) -> float | None:
@@ -49,9 +49,9 @@ def size_models(data: EstimatorContext) -> dict[str, str]:
 
 
 def used_models(data: EstimatorContext) -> tuple[str, ...]:
-    """Return the models that scripts of verl or recorded runs load, the smallest first.
+    """Return the models that verl's scripts or recorded runs load, the smallest first.
 
-    Of models with the same figures it is the one that most runs load, or else the last on record.
+    Among models with the same figures, this is the one that most runs load, otherwise the last one recorded.
     """
     loaded = Counter(run.model for run in data.catalog.runs.values())
 
@@ -68,7 +68,7 @@ def used_models(data: EstimatorContext) -> tuple[str, ...]:
 
 
 def _models_of(sizes: Collection[str], data: EstimatorContext) -> dict[str, str]:
-    """Return the model of each size class that is asked for; all of them if none is named.
+    """Return the model of each given size class, or of all size classes if none is given.
 
     Raises:
         NoAnswerError: a size class has no model.
@@ -98,15 +98,15 @@ class FitCell:
     """One size class on one number of GPUs. Sizes are bytes per GPU.
 
     Attributes:
-        kind: ``ran`` where a run that ran bears on it, ``reported`` where it is not computed to fit and a run
-            is reported; else what is computed.
-        gpus: their number.
+        kind: ``ran`` if a relevant run ran; ``reported`` if the estimate does not fit but a relevant run was
+            reported; otherwise the estimate's result.
+        gpus: the number of GPUs.
         run: the id of the nearest run that ran or was reported.
-        on: the GPUs of this run, or of the layout, such as ``8*H800``, where they are others.
-        spare: what the GPU has beyond the upper end of the range, or lacks if it is negative; with ``no``,
-            beyond the lower end.
+        on: the GPUs of this run or of the layout, such as ``8*H800``, if they differ from the cell's.
+        spare: the GPU's capacity beyond the high end of the range, negative if it is too small; with ``no``,
+            beyond the low end.
         layout: the training backend of the computed figures.
-        tokens: the mean length of a sequence up to which it fits, see ``AnyEstimate.fits_up_to_tokens``.
+        tokens: the largest mean sequence length that fits, see ``AnyEstimate.fits_up_to_tokens``.
         undercuts: see ``Trust``.
     """
 
@@ -131,10 +131,10 @@ def fit_table(
 ) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
     """Return size classes and their cells, one for each number of GPUs.
 
-    A size class is answered for its model, see ``size_models``.
+    The answer for a size class is that for its model, see ``size_models``.
 
     Raises:
-        NoAnswerError: the GPU, the task or a size class is not known.
+        NoAnswerError: the GPU, the task or a size class is unknown.
     """
     models = _models_of(sizes, data)
     data.registries.known_gpu(gpu)
@@ -151,7 +151,7 @@ def fit_table(
 
 
 def fit_cell(found: Answer, count: int, registries: Registries) -> FitCell:
-    """Return an answer in brief, for a number of GPUs."""
+    """Return the summary of an answer for a number of GPUs."""
     best, kind, used = found.best.estimate, _KINDS[found.verdict], found.best.estimate.settings.gpus
     end = best.low if kind == "no" else best.high
     cell = FitCell(
@@ -176,16 +176,16 @@ def fit_cell(found: Answer, count: int, registries: Registries) -> FitCell:
 
 @dataclass(frozen=True)
 class FewestCell:
-    """The fewest GPUs of one memory size for a size class, trained in one way.
+    """The fewest GPUs of one memory size for a size class, with full fine-tuning or LoRA.
 
     Attributes:
-        count: of those on which the estimate fits, the smallest number; 0 if it fits on none of ``COUNTS``,
-            None if the settings leave no estimate.
+        count: the smallest number of GPUs on which the estimate fits; 0 if it fits on none of ``COUNTS``,
+            None if the settings cannot be estimated.
         undercuts: see ``Trust``.
         run: the id of the run on the fewest GPUs that ran or was reported.
-        word: how it is known.
+        word: its evidence word.
         on: its GPUs, such as ``8*H800``.
-        task: its algorithm, if the table is for another one.
+        task: its algorithm, if it differs from the table's.
     """
 
     count: int | None
@@ -201,9 +201,9 @@ class FewestTable:
     """The fewest GPUs of one memory size.
 
     Attributes:
-        memory_gb: of a GPU, as it is sold.
-        gpus: the names of the GPUs; the estimates are for the first, which offers the least memory.
-        rows: size classes, each with the cells for all parameters and for LoRA.
+        memory_gb: the nominal memory of a GPU.
+        gpus: the names of the GPUs; the estimates are for the first, which has the smallest capacity.
+        rows: size classes, each with the cells for full fine-tuning and for LoRA.
     """
 
     memory_gb: float
@@ -212,21 +212,21 @@ class FewestTable:
 
 
 def _check_memories(memories: Iterable[int], registries: Registries) -> None:
-    """Refuse a memory size in GB that no recorded GPU has."""
+    """Reject a memory size in GB that no recorded GPU has."""
     recorded = sorted({gpu.memory_gb for gpu in registries.gpus})
     for memory in memories:
         if memory not in recorded:
-            remedy = f"name another memory: {', '.join(f'{each:g}' for each in recorded)}"
+            remedy = f"choose one of {', '.join(f'{each:g}' for each in recorded)}"
             raise NoAnswerError.because(f"no recorded GPU has {memory} GB", remedy, code=Code.unknown_gpu)
 
 
 def _full_task(task: str, config: Mapping[str, Any]) -> str:
-    """Return the task of the table, and refuse what its rows and columns decide."""
+    """Return the table's task; reject settings that its rows and columns decide."""
     name, rank = task_of(task)
     if rank:
-        raise NoAnswerError.because("the table has columns for LoRA", f"name {name} instead of {task}")
+        raise NoAnswerError.because("the table has columns for LoRA", f"write {name} instead of {task}")
     for key in sorted(OWN_KEYS & config.keys()):
-        raise NoAnswerError.because("rows and columns of the table set it", "leave it out", key=key)
+        raise NoAnswerError.because("the table's rows and columns set this key", "remove it", key=key)
     return name
 
 
@@ -240,11 +240,11 @@ def fewest_tables(
 ) -> tuple[FewestTable, ...]:
     """Return a table for each memory size in GB.
 
-    A size class is answered for its model, see ``size_models``.
+    The answer for a size class is that for its model, see ``size_models``.
 
     Raises:
-        NoAnswerError: no GPU has such a memory, a size class or the task is not known, or the settings leave
-            no estimate for any model.
+        NoAnswerError: no GPU has such a memory, a size class or the task is unknown, or the settings cannot
+            be estimated for any model.
     """
     _check_memories(memories, data.registries)
     models, name = _models_of(sizes, data), _full_task(task, config)
@@ -262,7 +262,7 @@ def fewest_tables(
     groups = next((each for _, *both in found for each in both if each), None)
     if groups is None:
         raise refused[0]
-    # Of GPUs of one size and vendor those that offer most: the others are made for inference.
+    # Among GPUs of one size and vendor, take those with the largest capacity: the others are for inference.
     places = {(group.memory_gb, group.gpus[0].vendor): place for place, group in enumerate(groups)}
     return tuple(
         FewestTable(
@@ -279,7 +279,7 @@ def _cell(found: tuple[Fewest, ...] | None, place: int, task: str) -> FewestCell
 
 
 def fewest_cell(found: Fewest, task: str) -> FewestCell:
-    """Return the fewest GPUs of one memory size for an algorithm in brief."""
+    """Return the summary of the fewest GPUs of one memory size for an algorithm."""
     best, run = found.found, found.ran
     cell = FewestCell(best.gpus, best.trust.undercuts) if best else FewestCell(0)
     if run is None:

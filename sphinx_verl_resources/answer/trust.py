@@ -1,4 +1,4 @@
-"""Trust: the measured runs of the kind of an estimate, and how far off the estimator was for them."""
+"""Trust: the measured runs of the same kind as an estimate, and the estimator's error for them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class Trust:
     """The measured and recorded runs behind an estimate.
 
     Attributes:
-        measured_runs: of this kind: training backend, time of verl, full or LoRA, dense or experts.
-        mean_error: how far off the estimator was for them, as a share; None without one.
-        smallest: of the runs of this model that ran or were reported, the one on the least memory of all its
-            GPUs together; None without one.
-        undercuts: the estimate fits in less than that.
+        measured_runs: the number of measured runs with the same training backend, time of verl, full
+            fine-tuning or LoRA, and dense or expert layers.
+        mean_error: the estimator's mean error for them, as a share; None without measured runs.
+        smallest: the run of this model that ran or was reported with the least total GPU memory; None if
+            there is none.
+        undercuts: whether the estimate fits in less memory than this run had.
     """
 
     measured_runs: int
@@ -35,7 +36,7 @@ class Trust:
 
 
 def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Trust:
-    """Return the runs behind the estimate of a layout; ``needs`` are those of the question."""
+    """Return the runs behind a layout's estimate; ``needs`` are the needs of the question."""
     found = layout.estimate
     parts = [
         part
@@ -55,7 +56,7 @@ def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Tru
 
 
 def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Run] | None:
-    """Return the run of ``Trust.smallest``, after the memory of all its GPUs together in GB."""
+    """Return the run of ``Trust.smallest``, preceded by its total GPU memory in GB."""
     recorded = [
         (own.total_gb, run)
         for run, own in (runs_of_model(needs, data) if needs else ())

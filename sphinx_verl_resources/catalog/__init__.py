@@ -1,5 +1,5 @@
-"""The recorded data: models, files with positions, cross-checks. Knows neither Sphinx nor docutils.
+"""The recorded data: models, files with positions, cross-checks. Independent of Sphinx and docutils.
 
-The submodules are imported one by one on purpose: ``files`` is needed in every build, the pydantic
-models only when data have really changed or a page asks for them.
+Import its submodules one by one: every build needs ``files``, but only changed data or a page that uses
+them needs the pydantic models.
 """

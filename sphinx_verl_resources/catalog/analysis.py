@@ -1,4 +1,4 @@
-"""The memory analysis as recorded: all files that hold a part of it, merged by name and cross-checked."""
+"""The recorded memory analysis: all files with a part of it, merged by name and cross-checked."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Everything that the memory analysis is computed from; each section by name, in its order.
+    """The inputs of the memory analysis; each section is ordered and keyed by name.
 
     Attributes:
         gpus: the GPUs.
         architectures: the model shapes.
         config_keys: the keys of verl's configuration.
-        verl: the state of verl that remarks compare with; None if it is recorded nowhere.
-        assumptions: None only if one of them is recorded nowhere.
-        parts: what each file contributed.
-        diagnostics: every problem, in the order of files and lines.
+        verl: the commit of verl that remarks were checked against; None if not recorded.
+        assumptions: the assumptions; None if one of them is missing.
+        parts: the files.
+        diagnostics: all problems, ordered by file and line.
     """
 
     gpus: Registry[Gpu]
@@ -75,12 +75,12 @@ class Analysis:
 
 
 class Part(NamedTuple):
-    """One file, and the analysis from this file and those before it.
+    """A file, and the analysis from this file and earlier ones.
 
     Attributes:
-        document: the file, for looking up places.
-        printed: its printed figures, in the order of the file; None for an entry that has errors.
-        analysis: the state.
+        document: the file, to look up places.
+        printed: its printed figures, in the order of the file; None for an entry with errors.
+        analysis: the analysis so far.
     """
 
     document: Document
@@ -102,7 +102,7 @@ _REMARKED = ("steps", "trade_offs", "commands", "metrics")
 def load_analysis(
     snapshot: Snapshot, gpus: Registry[Gpu], models: Registry[Architecture], keys: Registry[ConfigKey]
 ) -> Analysis:
-    """Validate, merge and cross-check; never raises on what is in the files."""
+    """Load the memory analysis. Problems in the files are reported, never raised."""
     problems: list[Diagnostic] = []
     analysis = Analysis(gpus, models, keys)
     assumed: dict[str, Any] = {}
@@ -135,9 +135,9 @@ def load_analysis(
 
 
 def _known_names(analysis: Analysis, data: Any) -> dict[str, Any]:
-    """Return what the entries of a file may name, by kind.
+    """Return the names that entries of a file may use, by kind.
 
-    Entries of the file with errors count too: using one is no further mistake.
+    Entries with errors count too, so that using one is not a further error.
     """
     known: dict[str, Any] = {"gpus": analysis.gpus, "architectures": analysis.architectures}
     for section in SECTIONS:
@@ -152,7 +152,7 @@ def _known_names(analysis: Analysis, data: Any) -> dict[str, Any]:
 
 
 def _merge(known: Mapping[str, NamedRecord], entries: Iterable[NamedRecord | None]) -> dict[str, NamedRecord]:
-    """Return a section with the good entries of one more file; the case of names does not matter."""
+    """Return a section with the valid entries of a further file; names are compared without case."""
     merged = {name.casefold(): entry for name, entry in known.items()}
     merged.update({entry.name.casefold(): entry for entry in entries if entry})
     return {entry.name: entry for entry in merged.values()}
@@ -169,17 +169,17 @@ def _assumed(data: Any) -> dict[str, Any]:
 
 
 def _missing(values: dict[str, Any], document: Document) -> Iterator[Diagnostic]:
-    """Yield the assumptions that no file makes, at the last file."""
+    """Yield an error for each assumption that no file sets, at the last file."""
     for name, info in Assumptions.model_fields.items():
         if name not in values:
-            message = f"no file says what 'assumptions.{name}' is"
+            message = f"no file sets 'assumptions.{name}'"
             yield document.diagnostic(("assumptions",), Code.missing_key, message, info.description or "")
 
 
 def _doubtful_keys(
     document: Document, keys: Registry[ConfigKey], entries: Mapping[str, tuple[Any, ...]]
 ) -> Iterator[Diagnostic]:
-    """Yield a warning for every key of verl that should not be advised."""
+    """Yield a warning for each key of verl's configuration that should not be recommended."""
     named: list[tuple[Loc, str]] = []
     for index, entry in enumerate(entries["configurations"]):
         named += [
@@ -195,22 +195,22 @@ def _doubtful_keys(
 
 
 def key_problem(keys: Registry[ConfigKey], name: str) -> tuple[str, str] | None:
-    """Return why a key of verl's configuration should not be advised, and what to do; None if it is fine."""
+    """Return why a key of verl's configuration should not be used, and what to do; None if it is fine."""
     key = keys.get(name)
     if key is None:
-        if name in keys:  # an entry with errors of its own
+        if name in keys:  # the entry itself has errors
             return None
         near = nearest(name, keys.names)
-        return f"verl has no key {name!r} that is known here", (
+        return f"unknown key {name!r} of verl's configuration", (
             f"did you mean {near!r}?" if near else "correct it, or add it to config_keys.yaml"
         )
     if key.status == "active":
         return None
     what = {
-        "moved": "has another name now",
+        "moved": "was renamed",
         "deprecated": "is deprecated",
         "no-op": "is ignored by verl",
-        "no-op with trainer.use_v1": "is ignored by verl where trainer.use_v1 is true, its default",
+        "no-op with trainer.use_v1": "is ignored by verl if trainer.use_v1 is true, its default",
     }
-    hint = f"write {key.moved_to!r}" if key.moved_to else (key.note or "leave it out")
+    hint = f"use {key.moved_to!r}" if key.moved_to else (key.note or "remove it")
     return f"the key {name!r} {what[key.status]}", hint

@@ -1,4 +1,4 @@
-"""The cases of all files, each with its place; a case with errors does not affect the others."""
+"""The cases of all files, with their places; a case with errors does not affect the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CaseEntry:
     def place(self, *loc: str | int) -> Location:
         """Return the place of a value of the case, for example of ``("config", "data.train_batch_size")``.
 
-        Without ``loc``, or where the value is not written out, return the place of what is around it.
+        Without ``loc``, or if the value is not in the file, return the place of the enclosing value.
         """
         return self.document.place(loc)
 
@@ -42,9 +42,9 @@ class BrokenCase:
     """A case with errors.
 
     Attributes:
-        id: as written; ``case 3`` for the third of a file where none can be read.
-        location: where the case begins.
-        error: its first error, a diagnostic that is also among those of all cases.
+        id: the id as written; if unreadable, for example ``case 3`` for the third in a file.
+        location: the beginning of the case.
+        error: its first error, also in the diagnostics of ``Cases``.
     """
 
     id: str
@@ -54,11 +54,11 @@ class BrokenCase:
 
 @dataclass(frozen=True)
 class Cases:
-    """Cases and what is wrong with them.
+    """Cases and their problems.
 
     Attributes:
-        entries: good and broken ones, in the order of files and lines.
-        diagnostics: every problem, in the order of files and lines.
+        entries: valid and broken cases, ordered by file and line.
+        diagnostics: all problems, ordered by file and line.
     """
 
     entries: tuple[CaseEntry | BrokenCase, ...] = ()
@@ -66,32 +66,31 @@ class Cases:
 
     @cached_property
     def by_id(self) -> Mapping[str, CaseEntry]:
-        """The good ones."""
+        """The valid cases by id."""
         return {entry.case.id: entry for entry in self.entries if isinstance(entry, CaseEntry)}
 
     @property
     def broken(self) -> tuple[BrokenCase, ...]:
-        """The others."""
+        """The broken cases."""
         return tuple(entry for entry in self.entries if isinstance(entry, BrokenCase))
 
 
 def load_cases(
     files: Iterable[DataFile], gpus: Registry[Gpu] | None = None, *, recorded: bool = False
 ) -> Cases:
-    """Validate all files; never raises on what is in them.
+    """Load the cases. Problems in the files are reported, never raised.
 
-    A case replaces one of the same id in an earlier file of another directory. Within a directory ids are
-    unique.
+    A case replaces one with the same id from an earlier directory. Ids are unique within a directory.
 
     Args:
         files: the files.
-        gpus: the known GPUs, for the memory that no figure of the driver exceeds.
-        recorded: whether they belong to a data directory, in which every case has the address of its source.
+        gpus: the known GPUs, whose memory limits the driver's figures.
+        recorded: whether the files are in a data directory, where every case needs its source's address.
     """
     problems: list[Diagnostic] = []
     entries: dict[str | tuple[str, int], CaseEntry | BrokenCase] = {}
     for file in files:
-        hint = "a file of this kind is a list, each item of which begins with '- id:'"
+        hint = "write a list of cases, each beginning with '- id:'"
         document = read_yaml(file.content, file.shown)
         items = document.items()
         if not items:
@@ -107,25 +106,25 @@ def load_cases(
                 case, found = None, [*found, *refused]
             earlier = entries.get(case.id) if case else None
             if case and isinstance(earlier, CaseEntry) and earlier.file.path.parent == file.path.parent:
-                message = f"the id {case.id!r} is already that of a case at {earlier.place('id')}"
+                message = f"the id {case.id!r} is already used at {earlier.place('id')}"
                 found.append(item.diagnostic(("id",), Code.duplicate_name, message, "rename one of the two"))
                 case = None
             key = case.id if case else (file.shown, index)
-            entries.pop(key, None)  # the replacement has the place of its own file
+            entries.pop(key, None)  # the replacement goes to the position of its file
             entries[key] = CaseEntry(case, file, item) if case else _broken(item, index, found)
             problems += found
     return Cases(tuple(entries.values()), tuple(sorted(problems)))
 
 
 def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
-    """Validate one case; one whose only mistakes are unknown keys is read without them, with warnings."""
+    """Validate one case; if its only errors are unknown keys, read it without them, with warnings."""
     case, details = try_model(document.data, Case)
     unknown = [detail for detail in details if detail["type"] == "extra_forbidden"]
     if unknown:
         case, others = try_model(_without(document.data, [detail["loc"] for detail in unknown]), Case)
         details = [*unknown, *others]
     found = explained(document, Case, details)
-    # Where nothing else is left, a required key is misspelt: then the unknown key is the error.
+    # If only unknown keys are left, one is a misspelt required key; it stays an error.
     if case or any(problem.code is not Code.unknown_key for problem in found):
         found = [
             replace(problem, severity=Severity.WARNING) if problem.code is Code.unknown_key else problem
@@ -133,28 +132,28 @@ def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
         ]
     measured = case.measured if case else None
     if case and case.outcome == "measured" and (measured is None or measured.gib is None):
-        # Nothing can be compared with an estimate.
-        message = "the outcome is 'measured', and no figure is given"
+        # There is nothing to compare with an estimate.
+        message = "the outcome is 'measured', but no figure is given"
         hint = "add measured: {gib: …, counter: …}"
         found.append(document.diagnostic(("outcome",), Code.missing_key, message, hint, Severity.WARNING))
     return None if document.problems else case, [*document.problems, *found]
 
 
 def _refused(document: Document, case: Case, gpus: Registry[Gpu] | None, recorded: bool) -> list[Diagnostic]:
-    """Return why a case with valid values is no observation to compare with."""
+    """Return the problems of a valid case that make it useless for comparison."""
     found = [
         document.diagnostic(loc, Code.wrong_value, message, remedy)
         for loc, message, remedy in contradictions(case, gpus)
     ]
     if recorded and not (case.source and case.source.address):
-        message = "the case has no address of its source"
+        message = "the address of the case's source is missing"
         hint = "add source: {repo: owner/name, path: …}, {repo: owner/name, issue: 12} or {url: https://…}"
         found.append(document.diagnostic(("source",), Code.missing_key, message, hint))
     return found
 
 
 def _without(data: Any, locs: Iterable[Loc]) -> Any:
-    """Return keys and values without the keys at ``locs``."""
+    """Return nested keys and values without those at ``locs``."""
     below: dict[str | int, list[Loc]] = {}
     for loc in locs:
         below.setdefault(loc[0], []).append(loc[1:])
@@ -171,10 +170,9 @@ def _broken(document: Document, index: int, problems: list[Diagnostic]) -> Broke
 
 
 def with_marks(cases: Cases, recorded: Cases) -> Cases:
-    """Return the cases, each with the marks of the same observation in the record.
+    """Return the cases with the marks of the same recorded cases: contested, not scored, boundary.
 
-    The same observation has the id, the settings and the outcome of a recorded case. A mark says that a case
-    is not to be scored, or names the search that it is a step of. A case keeps its own marks.
+    A recorded case is the same if its id, settings and outcome are equal. A case keeps its own marks.
     """
     return replace(cases, entries=tuple(_with_marks(entry, recorded) for entry in cases.entries))
 

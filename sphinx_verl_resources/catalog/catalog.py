@@ -1,4 +1,4 @@
-"""The catalog: every run and registry entry of a build, checked and frozen."""
+"""The catalog: all runs and registry entries of a build, checked and frozen."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _FILES: dict[str, tuple[type[Record], type[NamedRecord]]] = {
 
 
 class Registry(Generic[Entry]):
-    """Entries by any of their names; the last to claim a name has it.
+    """Entries by any of their names; a name resolves to the last entry that has it.
 
-    An entry replaces an earlier one of the same name and inherits its other names, so that data written with
-    them stay right. ``key`` turns a name into what is compared, so that spellings can be alike.
+    An entry replaces an earlier one of the same name and inherits its other names, so that older data stay
+    valid. Names are compared after ``key`` has normalised them.
 
     Attributes:
-        diagnostics: what is wrong with the files that it was loaded from.
+        diagnostics: the problems of the files that it was loaded from.
     """
 
     def __init__(self, entries: Iterable[Entry] = (), key: Callable[[str], str] = str) -> None:
@@ -58,51 +58,51 @@ class Registry(Generic[Entry]):
         names = tuple(dict.fromkeys((*inherited, *entry.lookup_names)))
         self._listed[self._key(entry.name)] = names, entry
         for name in map(self._key, names):
-            self._by_name.pop(name, None)  # the order of names follows that of the entries
+            self._by_name.pop(name, None)  # keeps the names in the order of the entries
             self._by_name[name] = entry
 
     def with_entry(self, entry: Entry) -> Registry[Entry]:
-        """Return a registry with one more entry."""
+        """Return a registry with a further entry."""
         registry = copy(self)
         registry._listed, registry._by_name = dict(self._listed), dict(self._by_name)
         registry.add(entry)
         return registry
 
     def note_broken_names(self, entries: Any, name_fields: Iterable[str]) -> None:
-        """Note the names of raw entries, some of which have errors: using them is no mistake of its own."""
+        """Add the names of raw entries with errors, so that using one is not a further error."""
         for entry in entries:
             for value in (entry.get(name) for name in name_fields) if isinstance(entry, dict) else ():
                 names = value if isinstance(value, tuple) else (value,)
                 self._broken_names |= {self._key(name) for name in names if isinstance(name, str)}
 
     def __contains__(self, name: str) -> bool:
-        """Return whether an entry has the name, with or without errors."""
+        """Return whether any entry, with or without errors, has the name."""
         return self._key(name) in self._by_name or self._key(name) in self._broken_names
 
     def __iter__(self) -> Iterator[Entry]:
         return iter({id(entry): entry for entry in self._by_name.values()}.values())
 
     def get(self, name: str) -> Entry | None:
-        """Return the entry called ``name``, or None."""
+        """Return the entry with this name, or None."""
         return self._by_name.get(self._key(name))
 
     def select(self, names: Iterable[str]) -> tuple[Entry, ...]:
-        """Return the entries with these names, each once and in this order; without names, all entries."""
+        """Return the entries with these names, in order and without duplicates; all entries for no names."""
         found = [self.get(name) for name in names]
         chosen = {id(entry): entry for entry in found if entry is not None}
         return tuple(chosen.values() if found else self)
 
     @property
     def names(self) -> list[str]:
-        """Every name and alias as written, for hints."""
+        """All names and aliases as written, for hints."""
         return [name for names, _ in self._listed.values() for name in names]
 
 
 def load_registry(snapshot: Snapshot, name: str) -> Registry[Any]:
-    """Load the registry of all files called ``name``."""
+    """Load a registry from all files called ``name``."""
     file_model, model = _FILES[name]
     (section,) = file_model.model_fields
-    # GPUs are found by name in any case and with any separators.
+    # Names of GPUs are compared without case and separators.
     key = fold if name == GPUS else str
     registry: Registry[Any] = Registry(key=key)
     for file in snapshot.registries[name]:
@@ -120,7 +120,7 @@ def load_registry(snapshot: Snapshot, name: str) -> Registry[Any]:
 def repeated_names(
     document: Document, section: str, entries: list[tuple[str, ...]], key: Callable[[str], str]
 ) -> Iterator[Diagnostic]:
-    """Yield each name that two entries of one file claim; ``key`` turns a name into what is compared."""
+    """Yield an error for each name that two entries of a file share, compared after ``key``."""
     owners: dict[str, int] = {}
     for index, names in enumerate(entries):
         for name in dict.fromkeys(names):
@@ -135,11 +135,11 @@ def repeated_names(
 
 @dataclass(frozen=True)
 class BrokenRun:
-    """A run file with errors: what a page can say instead of the row.
+    """A run file with errors, for a notice instead of the row.
 
     Attributes:
-        shown: what the user calls the file.
-        size: the size class, where at least that much could be read.
+        shown: the file's name for the user.
+        size: the size class; None if unreadable.
     """
 
     shown: str
@@ -148,15 +148,15 @@ class BrokenRun:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything that pages and commands ask for.
+    """The data behind pages and commands.
 
     Attributes:
-        runs: by id, sorted by id.
-        broken: run files that could not be used.
-        gpus: by name and alias.
-        architectures: by checkpoint name.
-        diagnostics: every problem, in the order of files and lines.
-        found: what has been found out about all runs, see ``selection.once``.
+        runs: the runs by id, sorted by id.
+        broken: the run files with errors.
+        gpus: the GPUs by name and alias.
+        architectures: the model shapes by Hugging Face name.
+        diagnostics: all problems, ordered by file and line.
+        found: cached results of searches through all runs, see ``selection.once``.
     """
 
     runs: Mapping[str, Run]
@@ -168,12 +168,12 @@ class Catalog:
 
     @cached_property
     def last_updated(self) -> str:
-        """The newest day on which a run was added, as ``2025-06-12``; empty if none is dated."""
+        """The newest date on which a run was added, such as ``2025-06-12``; empty if none is dated."""
         days = [run.added for run in self.runs.values() if run.added]
         return max(days).isoformat() if days else ""
 
     def gpu_of(self, run: Run) -> Gpu | None:
-        """Return the entry of a run's GPU; None where its source names none, or the registry has none."""
+        """Return the entry of a run's GPU; None if its type or its entry is missing."""
         return self.gpus.get(run.gpus.type) if run.gpus.type else None
 
 
@@ -184,14 +184,14 @@ def load_catalog(
     models: Registry[Architecture],
     judge: Callable[[Run, Document], Iterable[Diagnostic]],
 ) -> Catalog:
-    """Validate and cross-check all runs; never raises on what is in their files.
+    """Load all runs. Problems in their files are reported, never raised.
 
     Args:
         snapshot: all files.
-        run_files: the files of runs in it.
-        gpus: the GPUs that runs may name.
-        models: the architectures that they may name.
-        judge: returns the problems of a run that only other layers can find.
+        run_files: its run files.
+        gpus: the known GPUs.
+        models: the known models.
+        judge: a function that returns the problems of a run that other layers check.
     """
     problems = [*snapshot.problems, *gpus.diagnostics, *models.diagnostics]
     runs: dict[str, Run] = {}
@@ -220,29 +220,29 @@ def load_catalog(
 
 
 def _check_claims(run: Run, document: Document, gpus: Registry[Gpu]) -> Iterator[Diagnostic]:
-    """Yield what a valid run says that cannot be true together."""
+    """Yield the contradictions in a valid run."""
     if run.kind == "tested":
         for loc, value in ((("tag",), run.tag), (("gpus", "type"), run.gpus.type), (("infer",), run.infer)):
             if value is None:
-                message = f"{'.'.join(loc)} is null, but the run counts as tested"
-                remedy = "name it, or say with 'kind: stated' or 'kind: measured' what the row rests on"
+                message = f"{'.'.join(loc)} is null, but the run's kind is 'tested'"
+                remedy = "fill it in, or write 'kind: stated' or 'kind: measured'"
                 yield document.diagnostic(loc, Code.untested_claim, message, remedy)
     if run.script is None:
         return
     for what, in_name, in_row in contradictions(run, run.script.path, gpus.get):
-        message = f"the {what} is {in_name!r} in the script's name and {in_row!r} in the row"
-        remedy = "correct the row, or link the script that was really run"
+        message = f"the {what} is {in_name!r} in the script's name, but {in_row!r} in the run file"
+        remedy = "correct the run file, or link the script that was actually run"
         yield document.diagnostic(("script", "path"), Code.script_name, message, remedy, Severity.WARNING)
 
 
 def _duplicate_id(document: Document, file: DataFile) -> Diagnostic:
     first = read_yaml(file.content, file.shown)
     message = f"the id {first.data['id']!r} is already recorded at {first.place(('id',))}"
-    remedy = "rename one of the two, in its file name and in its id"
+    remedy = "rename one of the two: its file and its id"
     return document.diagnostic(("id",), Code.duplicate_id, message, remedy)
 
 
 def _size_of(document: Document) -> str | None:
-    """Return the size class of a file with errors, None where it has none."""
+    """Return the size class of a file with errors, or None."""
     size = value_at(document.data, "size")
     return size if size in SIZES else None

@@ -1,4 +1,4 @@
-"""Figures of a case that cannot all be right: means above maxima, more tokens than the settings allow."""
+"""Contradictory figures of a case: means above maxima, more tokens than the settings allow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .models.registries import Gpu
 
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-#: Pairs of fields, the first at most as large as the second.
+#: Pairs of fields; the first must not exceed the second.
 _TOKENS = (
     *(
         (f"{what}_{lower}", f"{what}_{upper}")
@@ -22,7 +22,7 @@ _TOKENS = (
     ("global_seqlen_max", "total_num_tokens"),
 )
 _SIZES = (("steady_gib", "gib"),)
-#: Settings that spread a sequence over several GPUs, each with a token budget of its own.
+#: Settings that split a sequence over several GPUs, each with its own token budget.
 _SPREAD = (
     f"{_ACTOR}.ulysses_sequence_parallel_size",
     f"{_ACTOR}.fsdp_config.ulysses_sequence_parallel_size",
@@ -38,8 +38,8 @@ class Contradiction(NamedTuple):
 
     Attributes:
         loc: its place in the case.
-        message: what is wrong.
-        remedy: what to do.
+        message: the problem.
+        remedy: the remedy.
     """
 
     loc: tuple[str, str]
@@ -48,13 +48,13 @@ class Contradiction(NamedTuple):
 
 
 def contradictions(case: Case, gpus: Registry[Gpu] | None) -> Iterator[Contradiction]:
-    """Yield what is contradictory in a case.
+    """Yield the contradictions in a case.
 
-    Only figures and settings that the case states are compared, never a default.
+    Only stated figures and settings are compared, no defaults.
 
     Args:
-        case: its values are valid, each for itself.
-        gpus: the known GPUs; None compares with the memory that the case states.
+        case: a case whose single values are valid.
+        gpus: the known GPUs; if None, only the memory stated in the case is used.
     """
     for group, pairs in (("observed_tokens", _TOKENS), ("measured", _SIZES)):
         values = getattr(case, group)
@@ -76,7 +76,7 @@ def _above(
 
 
 def _above_limits(case: Case, tokens: ObservedTokens) -> Iterator[Contradiction]:
-    """Yield lengths and totals above what the settings allow; verl cuts prompts and responses."""
+    """Yield lengths and totals above the limits in the settings; verl truncates prompts and responses."""
     limits = {}
     for part in ("prompt", "response"):
         key = f"data.max_{part}_length"
@@ -95,7 +95,7 @@ def _above_limits(case: Case, tokens: ObservedTokens) -> Iterator[Contradiction]
 
 
 def _above_budget(case: Case, tokens: ObservedTokens) -> Iterator[Contradiction]:
-    """Yield a sequence above the token budget of a micro-batch, at which verl stops.
+    """Yield a sequence above the token budget of a micro-batch; verl raises an error for one.
 
     Source: ``verl/utils/seqlen_balancing.py:384 at 1dda039b9``, with the factor of
     ``verl/workers/engine/utils.py:111``.
@@ -117,9 +117,9 @@ def _above_budget(case: Case, tokens: ObservedTokens) -> Iterator[Contradiction]
 
 
 def _above_memory(case: Case, gpus: Registry[Gpu] | None) -> Iterator[Contradiction]:
-    """Yield figures of the driver above the memory of the GPU.
+    """Yield the driver's figures above the GPU's memory.
 
-    PyTorch's counter may exceed it: it includes the pool of a sleeping engine in the same process.
+    PyTorch's counter may exceed it, because it includes the pool of a sleeping engine in the same process.
     """
     gpu = gpus.get(case.gpus.type) if gpus and case.gpus.type else None
     if case.gpus.memory_gb:
@@ -138,13 +138,13 @@ def _above_memory(case: Case, gpus: Registry[Gpu] | None) -> Iterator[Contradict
 
 
 def _longest(tokens: ObservedTokens, part: str) -> str | None:
-    """Return the name of the figure that says most about the longest prompt or response."""
+    """Return the name of the best recorded figure for the longest prompt or response."""
     names = (f"{part}_length_{which}" for which in ("max", "mean", "min"))
     return next((name for name in names if getattr(tokens, name) is not None), None)
 
 
 def _number(case: Case, key: str) -> float | None:
-    """Return a setting that is a number; None where it is not stated, or refers to another."""
+    """Return a numeric setting; None if it is unset or refers to another setting."""
     value = (case.config or {}).get(key)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return value if is_number else None

@@ -1,4 +1,4 @@
-"""All records of a snapshot, each kind loaded when it is first needed, and the questions that pages ask."""
+"""All records of a snapshot, loaded on first use, and the queries of pages."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from .models.run import Run
     from .yaml_data import Document
 
-#: A part of the data that is loaded, and has problems, by itself: an attribute of ``Dataset``.
+#: A part of the data with its own loading and problems: an attribute of ``Dataset``.
 DataPart = Literal["accuracy", "analysis", "cases", "catalog", "config_keys"]
 Answer = TypeVar("Answer", covariant=True)
 Item = TypeVar("Item")
 
 
 class Progress(Protocol):
-    """A function that hands items on and shows how many are done."""
+    """A function that passes items through and reports progress."""
 
     def __call__(self, items: Sequence[Item], what: str, /) -> Iterable[Item]:
-        """Yield the items; ``what`` names them."""
+        """Yield the items; ``what`` is their name."""
 
 
 def no_progress(items: Sequence[Item], what: str, /) -> Iterable[Item]:
-    """Return the items and show nothing."""
+    """Return the items without reporting progress."""
     return items
 
 
 class Dataset:
-    """The records in the files of a snapshot; importing this loads neither pydantic nor a reader of YAML.
+    """The records in the files of a snapshot. Importing this module loads neither pydantic nor PyYAML.
 
     Attributes:
         snapshot: the files.
@@ -61,7 +61,7 @@ class Dataset:
 
     @cached_property
     def architectures(self) -> Registry[Architecture]:
-        """The model shapes, by the name of the checkpoint."""
+        """The model shapes, by the model's Hugging Face name."""
         return self._registry(ARCHITECTURES)
 
     @cached_property
@@ -88,7 +88,7 @@ class Dataset:
         return load_catalog(self.snapshot, run_files, self.gpus, self.architectures, self._judge)
 
     def _judge(self, run: Run, document: Document) -> Iterable[Diagnostic]:
-        """Return the problems of a run that its own file does not show; none here."""
+        """Return the problems of a run that other layers check; none here."""
         return ()
 
     @cached_property
@@ -100,58 +100,54 @@ class Dataset:
 
     @cached_property
     def cases(self) -> Cases:
-        """The observations that the estimator is tested on."""
+        """The cases that the estimator is tested on."""
         from .cases import load_cases
 
         return load_cases(self.snapshot.cases, self.gpus, recorded=True)
 
 
 class Query(Generic[Answer]):
-    """A question about the data or the configuration, as a frozen dataclass that can be hashed and pickled.
+    """A question about the data or the configuration: a hashable, picklable frozen dataclass.
 
-    The domain keeps each page's queries between builds. It reads a page again exactly when the fingerprint
-    of one of its answers changes.
+    The domain stores each page's queries between builds, and reads a page again only if the fingerprint of
+    an answer changes.
     """
 
-    #: The parts of the data, beyond the catalog, whose problems are reported when a page asks this.
+    #: The parts of the data, besides the catalog, whose problems are reported if a page uses this query.
     reads: ClassVar[frozenset[DataPart]] = frozenset()
 
     def answer(self, data: Any) -> Answer:
         """Compute the answer.
 
         Args:
-            data: what the query is about, a ``Dataset`` or a subclass of it.
+            data: a ``Dataset`` or an instance of a subclass.
 
         Raises:
-            NoAnswerError: there is none.
+            NoAnswerError: there is no answer.
         """
         raise NotImplementedError
 
     def key(self) -> Any:
-        """Return plain values that tell the query from every other."""
+        """Return plain values that identify the query."""
         return [f"{type(self).__module__}.{type(self).__qualname__}", plain(self)]
 
     def place(self, data: Any, docname: str) -> object:
-        """Return where the link of a page leads, which is known only when all pages have been read.
-
-        None for a query about nothing that pages link.
-        """
+        """Return the target of a page's link, known only after all pages are read; None without a link."""
         return None
 
     def fingerprint(self, answer: Any) -> str:
-        """Return a text that changes when what pages show of the answer changes.
+        """Return a text that changes if the shown part of the answer changes.
 
-        These are all fields of plain values, records and results. A query with another answer names what is
-        shown.
+        By default that is every field. Queries with answers that are not plain override this.
 
         Raises:
-            TypeError: the answer holds something else; see ``plain``.
+            TypeError: the answer is not plain; see ``plain``.
         """
         return digest(plain(answer))
 
 
 def digest(*shown: Any) -> str:
-    """Return a digest of plain values: texts, numbers, and sequences and mappings of them.
+    """Return a digest of plain values: strings, numbers, and sequences and mappings of them.
 
     Raises:
         TypeError: a value is not plain; see ``plain``.
@@ -166,7 +162,7 @@ def plain(value: Any) -> Any:
     """Return all fields of a dataclass or of a recorded model as plain values for ``digest``.
 
     Raises:
-        TypeError: a value within it is none of these.
+        TypeError: the value, or one inside it, is none of these.
     """
     if value is None or isinstance(value, (str, int, float)):
         return value
@@ -182,4 +178,4 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    raise TypeError(f"{type(value).__name__} is no plain value")
+    raise TypeError(f"{type(value).__name__} is not a plain value")

@@ -1,8 +1,8 @@
-"""The recorded fields of a run: name, heading, value, text, place in an order, layout in a file.
+"""The recorded fields of a run: name, heading, value, text, sort order, layout in a file.
 
-A field is named as in the run file, dotted below the top: ``measured.gib``, ``settings.trainer.nnodes``.
-Tables, orders, filters, details, drafts, run files and lint rules read this one list. A field of the models
-that is not in ``_DESCRIBED`` is a column too, under its name.
+A field has its name in the run file, with dots below the top: ``measured.gib``, ``settings.trainer.nnodes``.
+Tables, sorting, filters, details, drafts, run files and lint rules use this one list. A field of the models
+that is not in ``_DESCRIBED`` is a column too, with its name as heading.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _SETTINGS = "settings."
 
-#: Figures of memory that verl prints after each step; it writes ``_gb`` for GiB.
+#: Memory metrics that verl prints after each step, in GiB despite their names.
 PEAK_ALLOCATED, PEAK_RESERVED = "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"
 HOST_MEMORY = "perf/cpu_memory_used_gb"
 
 
 def as_text(value: Any) -> str:
-    """Return any recorded value on one line, in YAML's spelling."""
+    """Return a recorded value on one line, in YAML's spelling."""
     if isinstance(value, str):
         return re.sub(r"\s*\n\s*", " ", value.strip())
     if value is None:
@@ -55,12 +55,12 @@ def as_text(value: Any) -> str:
 
 
 def is_numeric(value: Any) -> bool:
-    """Return whether a value is set like a number."""
+    """Return whether a value is a number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def natural(text: str) -> tuple[tuple[int, float, str], ...]:
-    """Return a key that sorts ``2*H800`` before ``16*H100``."""
+    """Return a sort key that puts ``2*H800`` before ``16*H100``."""
     parts = re.split(r"(\d+(?:\.\d+)?)", text.casefold())
     return tuple(
         (0, float(part), "") if index % 2 else (1, 0.0, part) for index, part in enumerate(parts) if part
@@ -69,21 +69,21 @@ def natural(text: str) -> tuple[tuple[int, float, str], ...]:
 
 @dataclass(frozen=True)
 class Field:
-    """One recorded value of a run.
+    """A recorded field of a run.
 
     Attributes:
-        name: as in the run file, dotted below the top.
-        heading: of its column; to be translated.
-        order: returns the sort key of a recorded value; default: numbers as numbers, also inside text.
-        read: returns the value of a run; default: the value under the name.
+        name: the name in the run file, with dots below the top.
+        heading: the untranslated heading of its column.
+        order: returns the sort key of a value; default: natural order, with numbers as numbers.
+        read: returns the value of a run; default: the value with this name.
         words: returns the words by which a filter finds a run; default: the value.
-        detail: its title among the details of a run; empty where they do not show it.
-        csv: its column in the file for spreadsheets, with the unit; empty where that lacks it.
-        quoted: whether its text looks like a number, so that files have it in quotes.
-        block: whether a run file has a line for each of its keys, however short.
-        logged: the figures of verl's log that give it, the best first; see ``intake.log_facts``.
-        digits: after the point of such a figure.
-        schema: its entry in the model of a run file; None for a value derived from others.
+        detail: the title in the details of a run; empty if not shown there.
+        csv: the column in the CSV file, with the unit; empty if not written there.
+        quoted: whether run files quote the text, because it looks like a number.
+        block: whether run files always have a line for each key.
+        logged: the metrics in verl's log that give it, the best first; see ``intake.log_facts``.
+        digits: the decimals of such a metric.
+        schema: the field in the model of run files; None for a derived value.
     """
 
     name: str
@@ -106,37 +106,37 @@ class Field:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that the field accepts; empty where it accepts any."""
+        """The allowed words; empty if the field accepts any."""
         from .models.base import strings_in
 
         return tuple(strings_in(self.schema.annotation)) if self.schema else ()
 
     @property
     def most(self) -> float:
-        """The largest number that the schema of run files takes."""
+        """The largest number that the schema of run files allows."""
         limits = (getattr(limit, "le", None) for limit in (self.schema.metadata if self.schema else ()))
         return next((limit for limit in limits if limit is not None), math.inf)
 
     def value(self, run: Run) -> Any:
-        """Return the value, None where nothing is recorded."""
+        """Return the value; None if not recorded."""
         value: Any = run
         if self.read:
             value = self.read(run)
         else:
             for part in self.name.split("."):
-                if isinstance(value, tuple):  # of a list of records, the values of each
+                if isinstance(value, tuple):  # a list of records: the values of each
                     value = tuple(inner for item in value if (inner := getattr(item, part)) is not None)
                 else:
                     value = getattr(value, part, None)
         return None if isinstance(value, (tuple, Mapping)) and not value else value
 
     def text(self, run: Run) -> str:
-        """Return the value as the page shows it, empty where nothing is recorded."""
+        """Return the value as pages show it; empty if not recorded."""
         value = self.value(run)
         return "" if value is None else as_text(value)
 
     def sort_key(self, run: Run) -> Any:
-        """Return a key that orders runs by this field, None where nothing is recorded."""
+        """Return the sort key of a run for this field; None if not recorded."""
         value = self.value(run)
         if value is None:
             return None
@@ -146,13 +146,13 @@ class Field:
         return ((0, value, ""),) if is_numeric(value) else natural(as_text(value))
 
     def search_words(self, run: Run) -> list[str]:
-        """Return the words by which a filter finds a run."""
+        """Return the words by which a filter on this field finds a run."""
         value = self.value(run)
         words = self.words(run) if self.words else (None if value is None else as_text(value),)
         return [word for word in words if word]
 
 
-#: Fields that are more than a name and a value, in the order in which they are listed to people.
+#: Fields with more than a name and a value, in display order.
 _DESCRIBED = (
     Field("id", N_("Run")),
     Field("size", N_("Size"), csv="size", order=SIZES.index),
@@ -217,7 +217,7 @@ _DESCRIBED = (
     Field("notes", N_("Notes")),
     Field("settings", N_("Settings"), block=True),
 )
-#: Other words for the same fields: the headings of the page, and what people type.
+#: Aliases of fields: headings of the page and common names.
 _ALIASES = {
     "resource": "gpus",
     "maxbatch": "max_batch",
@@ -228,7 +228,7 @@ _ALIASES = {
 
 
 def _in_model(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Yield every dotted name of a model with its entry there."""
+    """Yield the dotted name and the field for every field of a model."""
     from .models.base import models_in
 
     for name, entry in model.model_fields.items():
@@ -239,7 +239,7 @@ def _in_model(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, F
 
 @cache
 def every_field() -> dict[str, Field]:
-    """Return every field of a run by its name. Settings are no fields of the models: see ``field_named``."""
+    """Return all fields of a run by name. For settings, which the models do not list, see ``field_named``."""
     from .models.run import Run
 
     schema = dict(_in_model(Run))
@@ -251,32 +251,32 @@ def every_field() -> dict[str, Field]:
 
 @lru_cache(maxsize=1000)
 def field_named(name: str) -> Field:
-    """Return a field by its name, or that of ``settings.`` and a key of verl's configuration."""
+    """Return the field with a name, which can also be ``settings.`` and a key of verl's configuration."""
     key = name.removeprefix(_SETTINGS)
     return Field(name, key, read=lambda run: run.settings.get(key)) if key != name else every_field()[name]
 
 
 def find_field(word: str) -> Field:
-    """Return the field that a person means: its name in any case, or the heading of a column of the page.
+    """Return the field that a user wrote: its name in any case, or the heading of a column of the page.
 
     Raises:
-        NoAnswerError: no field is called so.
+        NoAnswerError: the field is unknown.
     """
     if word.startswith(_SETTINGS):
         if word == _SETTINGS:
-            raise NoAnswerError.because("settings. needs a key of verl's configuration after the dot")
+            raise NoAnswerError.because("'settings.' needs a key of verl's configuration after the dot")
         return field_named(word)
     name = word.lower().replace("-", "_")
     name = _ALIASES.get(name, name)
     if name not in every_field():
         remedy = (
             did_you_mean(name, [*every_field(), *_ALIASES])
-            or "any field of a run file will do, measured.gib for example, and settings.<key>"
+            or "use a field of run files, for example measured.gib, or settings.<key>"
         )
         raise NoAnswerError.because(f"unknown field {word!r}", remedy)
     return every_field()[name]
 
 
 def field_at(loc: Iterable[str | int]) -> Field | None:
-    """Return the field of a place in a run file, None where no field is."""
+    """Return the field at a place in a run file, or None."""
     return every_field().get(".".join(part for part in loc if isinstance(part, str)))

@@ -1,6 +1,6 @@
-"""The data files of one build: their places, their bytes, and their names in messages.
+"""The data files of a build: their paths, their bytes and their names in messages.
 
-Reads bytes and nothing else, so that a build with unchanged data costs neither YAML nor pydantic.
+This module only reads bytes, so a build with unchanged data loads neither PyYAML nor pydantic.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ ARCHITECTURES = "architectures.yaml"
 ANALYSIS = "analysis.yaml"
 CONFIG_KEYS = "config_keys.yaml"
 ACCURACY = "accuracy.yaml"
-#: The files that each data directory may have once; they extend and override those of earlier directories.
+#: The registry files of a data directory; they extend and override those of earlier directories.
 REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
-#: Warnings that are suppressed: the command ``check`` reads it, a build does not.
+#: The file with excused warnings; only the command ``check`` reads it.
 EXCEPTIONS = "exceptions.yaml"
-#: The most files of one folder that are read, in the order of their names.
+#: The most files of a folder that are read, in the order of their names.
 MAX_FILES = 20_000
-#: Bytes of all data files together.
+#: The most bytes of all data files together.
 MAX_TOTAL = 100 << 20
-#: What makes a folder a data directory.
+#: A data directory contains at least one of these names.
 DATA_NAMES = frozenset({RUNS, CASES, *REGISTRIES})
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file: the path to open, what the user calls it, and the bytes (at most one more than allowed)."""
+    """A file: its path, its name for the user, and its bytes (at most one more than allowed)."""
 
     path: Path
     shown: str
@@ -53,23 +53,23 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Directory:
-    """A data directory and what the user calls it."""
+    """A data directory and its name for the user."""
 
     path: Path
     shown: str
 
     def show(self, name: str) -> str:
-        """Return what the user calls a file in this directory."""
+        """Return the name of a file in this directory for the user."""
         return name if self.shown == "." else f"{self.shown}/{name}"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that was on disk at one moment.
+    """The data files at one moment.
 
     Attributes:
-        runs: the run files that count, in the order of their directories, then by name.
-        registries: by each name of ``REGISTRIES``, the files called so; later ones override.
+        runs: the run files in use, ordered by directory, then by name.
+        registries: the files by their name in ``REGISTRIES``; later ones override.
         problems: directories and files that could not be read.
         cases: the files of cases, in the same order; cases of later directories override.
     """
@@ -81,7 +81,7 @@ class Snapshot:
 
     @cached_property
     def digest(self) -> str:
-        """A text that changes when any file does, or when one appears or vanishes."""
+        """A digest of all files."""
         found = hashlib.sha256()
         registries = (file for name in REGISTRIES for file in self.registries[name])
         for file in (*self.runs, *self.cases, *registries):
@@ -92,7 +92,7 @@ class Snapshot:
 
 
 def bundled_directory() -> Directory:
-    """Return the dataset of the package, or of the checkout that the package is run from."""
+    """Return the data directory of the package, or of the checkout that the package runs from."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "data"
     path = inside if inside.is_dir() else package.parent / "data"
@@ -100,7 +100,7 @@ def bundled_directory() -> Directory:
 
 
 def configured_directory(name: str, base: Path) -> Directory:
-    """Return the directory ``name``, relative to ``base``; messages show it relative too."""
+    """Return the directory ``name``, relative to ``base``; messages also show it relative to ``base``."""
     path = base / name
     return Directory(path, _relative(path, base))
 
@@ -108,14 +108,14 @@ def configured_directory(name: str, base: Path) -> Directory:
 def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: Location) -> Snapshot:
     """Read all data files once.
 
-    The runs of ``configured`` directories replace the bundled ones as soon as one of them has a folder
-    ``runs``; their registries and cases extend and override the bundled ones. A directory named twice counts
-    once, and the bundled one, where it is configured too, as what the user calls it.
+    If one of the ``configured`` directories has a folder ``runs``, its runs replace the bundled ones.
+    Registries and cases extend and override the bundled ones. A directory that is given twice counts once;
+    the bundled one, if also configured, keeps the user's name.
 
     Args:
-        bundled: the dataset to fall back on.
-        configured: the user's directories.
-        missing: the place to report a directory at that does not exist.
+        bundled: the bundled data directory.
+        configured: the user's data directories.
+        missing: the place to report a missing directory at.
     """
     reader = _Reader()
     own: dict[str, Directory] = {}
@@ -142,7 +142,7 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
 
 
 class _Reader:
-    """A reader of the files of one snapshot.
+    """A reader of the files of a snapshot.
 
     Attributes:
         problems: directories and files that could not be read.
@@ -153,7 +153,7 @@ class _Reader:
         self._bytes_left = MAX_TOTAL
 
     def read(self, directory: Directory, name: str) -> Iterator[DataFile]:
-        """Yield one file of a data directory; nothing where it cannot be read."""
+        """Yield a file of a data directory; nothing if it cannot be read."""
         shown = directory.show(name)
         try:
             file = read_in(directory, name)
@@ -165,14 +165,14 @@ class _Reader:
             return
         if len(file.content) > self._bytes_left >= 0:
             most = MAX_TOTAL >> 20
-            message = f"with this file the data are larger than {most} MiB; neither it nor any other is read"
-            self._note(shown, Code.file_too_large, message, "remove what is not used")
+            message = f"with this file, the data exceed {most} MiB; this and all later files are not read"
+            self._note(shown, Code.file_too_large, message, "remove unused files")
         self._bytes_left -= len(file.content)
         if self._bytes_left >= 0:
             yield file
 
     def read_folder(self, directory: Directory, folder: str, remedy: str) -> Iterator[DataFile]:
-        """Yield the YAML files of one folder; ``remedy`` says how others should be named."""
+        """Yield the YAML files of a folder; ``remedy`` is for files with other names."""
         try:
             refuse_leading_out(directory.path / folder, directory.path)
         except LeadsOutError as error:
@@ -185,7 +185,7 @@ class _Reader:
                 self._unexpected(directory.show(f"{folder}/{name}"), "file", remedy)
 
     def check_names(self, directory: Directory) -> None:
-        """Note what looks like data and is in a place that is not read."""
+        """Report files and folders that look like data, but are not read."""
         for name in self._names_in(directory.path, directory.shown):
             path = directory.path / name
             if name in {*DATA_NAMES, EXCEPTIONS}:
@@ -194,16 +194,16 @@ class _Reader:
                 near = nearest(name, [RUNS, CASES])
                 if near or any(path.glob("*.yaml")):
                     what = "files of cases" if near == CASES else "run files"
-                    hint = f"{what} belong into the folder {directory.show(near or RUNS)!r}"
+                    hint = f"put {what} into the folder {directory.show(near or RUNS)!r}"
                     self._unexpected(directory.show(name), "folder", hint)
             elif name.endswith((".yaml", ".yml")):
                 stems = {Path(known).stem: known for known in (*REGISTRIES, EXCEPTIONS)}
                 near = nearest(path.stem, stems)
-                hint = f"did you mean {stems[near]!r}?" if near else f"a run belongs into the folder {RUNS!r}"
+                hint = f"did you mean {stems[near]!r}?" if near else f"put run files into the folder {RUNS!r}"
                 self._unexpected(directory.show(name), "file", hint)
 
     def _names_in(self, folder: Path, shown: str) -> list[str]:
-        """Return the visible names in a folder, sorted; none where it does not exist."""
+        """Return the sorted visible names in a folder; none if it does not exist."""
         if not os.path.lexists(folder):
             return []
         try:
@@ -212,7 +212,9 @@ class _Reader:
             self._unreadable(shown, error)
             return []
         if len(names) > MAX_FILES:
-            message = f"there are more than {MAX_FILES:,} files; from {names[MAX_FILES]!r} on none is read"
+            message = (
+                f"the folder has more than {MAX_FILES:,} files; {names[MAX_FILES]!r} and later are not read"
+            )
             self._note(shown, Code.file_too_large, message, "use several directories")
         return names[:MAX_FILES]
 
@@ -231,21 +233,21 @@ class _Reader:
 
 
 class LeadsOutError(OSError):
-    """A link in a data directory leads to a place outside it."""
+    """A link in a data directory points outside it."""
 
-    remedy = "put the file itself there"
+    remedy = "replace the link with the file itself"
 
     def __str__(self) -> str:
-        return "the link leads out of the data directory and was not followed"
+        return "the link points outside the data directory and was not followed"
 
 
 def refuse_leading_out(path: Path, directory: Path) -> None:
-    """Refuse a path in a data directory that is, or goes through, a link to a place outside it.
+    """Refuse a path in a data directory that is, or goes through, a link to outside it.
 
-    The directory itself may be a link: conf.py names it, and conf.py is trusted.
+    The directory itself may be a link, because it comes from conf.py, which is trusted.
 
     Raises:
-        LeadsOutError: it does.
+        LeadsOutError: the path leads out of the directory.
     """
     places = itertools.takewhile(lambda place: place != directory, (path, *path.parents))
     has_link = any(place.is_symlink() for place in places)
@@ -254,10 +256,10 @@ def refuse_leading_out(path: Path, directory: Path) -> None:
 
 
 def refuse_link_in_data(path: Path) -> None:
-    """Refuse a data file, or a schema beside the data, that is a link out of the data directory it is in.
+    """Refuse a data file or schema that is a link to outside its data directory.
 
     Raises:
-        LeadsOutError: it is.
+        LeadsOutError: the file is such a link.
     """
     whole = plain_path(path)
     for folder in whole.parents:
@@ -266,7 +268,7 @@ def refuse_link_in_data(path: Path) -> None:
 
 
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
-    """Return why a configured directory cannot be used, and what to do; None if it can."""
+    """Return the problem of a configured directory and the remedy; None if there is none."""
     hint = "the path is relative to the directory of conf.py"
     try:
         names = {entry.name for entry in os.scandir(directory.path)}
@@ -278,9 +280,9 @@ def _directory_problem(directory: Directory) -> tuple[str, str] | None:
         return f"the data directory {directory.shown[:200]!r} cannot be read: {error.strerror}", hint
     if not names & DATA_NAMES:
         return (
-            f"the data directory {directory.shown!r} holds no data",
-            f"put run files into {directory.show(RUNS)}, files of cases into {directory.show(CASES)}; beside "
-            f"them there may be {', '.join(REGISTRIES)}",
+            f"the data directory {directory.shown!r} contains no data",
+            f"put run files into {directory.show(RUNS)} and files of cases into {directory.show(CASES)}, or "
+            f"add one of {', '.join(REGISTRIES)}",
         )
     return None
 
@@ -289,8 +291,8 @@ def read_in(directory: Directory, name: str) -> DataFile:
     """Read a file of a data directory.
 
     Raises:
-        LeadsOutError: it is a link out of the directory, or in a folder that is one.
-        OSError: it cannot be read, or is no regular file.
+        LeadsOutError: the file, or its folder, is a link to outside the directory.
+        OSError: the file cannot be read or is not a regular file.
     """
     path = directory.path / name
     refuse_leading_out(path, directory.path)
@@ -298,22 +300,22 @@ def read_in(directory: Directory, name: str) -> DataFile:
 
 
 def read_data_file(path: Path, shown: str) -> DataFile:
-    """Read a file that a user names.
+    """Read a file given by the user.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: the file cannot be read or is not a regular file.
     """
     with open_regular(path) as stream:
-        # A limit claims as much memory, which takes longer than all else where thousands of files are read.
+        # Reading with a limit allocates that much memory, which is slow for thousands of files.
         most = MAX_BYTES + 1 if os.fstat(stream.fileno()).st_size > MAX_BYTES else -1
         return DataFile(path, shown, stream.read(most))
 
 
 def open_regular(path: Path) -> FileIO:
-    """Open a regular file: opening a pipe would wait for ever.
+    """Open a regular file; opening a pipe could block forever.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
+        OSError: the file cannot be read or is not a regular file.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
@@ -321,9 +323,9 @@ def open_regular(path: Path) -> FileIO:
 
 
 def plain_path(path: Path) -> Path:
-    """Return the absolute path without ``..``; links before a ``..`` are followed, as the system does.
+    """Return the absolute path without ``..``; links before a ``..`` are resolved, as the system does.
 
-    A link after the last ``..`` stays: a file that is a link belongs where it is linked.
+    Links after the last ``..`` stay, because a linked file belongs to the directory with the link.
     """
     parts = path.absolute().parts
     after = max((index + 1 for index, part in enumerate(parts) if part == ".."), default=1)
@@ -333,5 +335,5 @@ def plain_path(path: Path) -> Path:
 def _relative(path: Path, base: Path) -> str:
     try:
         return Path(os.path.relpath(plain_path(path), base)).as_posix()
-    except ValueError:  # another drive
+    except ValueError:  # a different drive
         return path.as_posix()

@@ -1,4 +1,4 @@
-"""The names of verl's configuration keys, each with the releases that have it and the type of its default."""
+"""The keys of verl's configuration, each with the releases that have it and the type of its default."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .files import bundled_directory
 
 #: A release of verl, for example (0, 7, 1).
 Version = tuple[int, int, int]
-#: The file of the package that lists them; ``tools/key_names.py`` makes it.
+#: The list of keys in the package, written by ``tools/key_names.py``.
 KEY_NAMES = "key_names.txt"
-#: The similarity of two names, 1 for equal ones, from which one of them may be a misspelling of the other.
+#: The least similarity (1 for equal names) at which one name may be a misspelling of the other.
 SIMILAR = 0.85
 
 
@@ -20,10 +20,10 @@ class KeyName(NamedTuple):
     """A key of verl's configuration.
 
     Attributes:
-        first: the first release that has it, of those that are listed.
-        last: the last one; None where the branch main has it too.
-        kind: ``bool``, ``number``, ``text`` or ``list``; ``any`` for null, ``open`` for a section that takes
-            any key, ``?`` where the default does not tell.
+        first: the first listed release that has it.
+        last: the last one; None if the branch main has it too.
+        kind: ``bool``, ``number``, ``text`` or ``list``; ``any`` for null, ``open`` for a section that
+            accepts any key, ``?`` if the default does not show the type.
     """
 
     first: Version
@@ -32,7 +32,7 @@ class KeyName(NamedTuple):
 
 
 class KeyNames:
-    """All keys by name, and how to find the one that is meant."""
+    """All keys by name, with lookups for misspelt keys."""
 
     def __init__(self, text: str) -> None:
         self.known: dict[str, KeyName] = {}
@@ -56,7 +56,7 @@ class KeyNames:
         return key in self.known or self.is_below_open(str(key))
 
     def is_below_open(self, key: str) -> bool:
-        """Tell whether a section above a key takes any key; a section that is null by default does.
+        """Return whether a section above a key accepts any key, as a section that is null by default does.
 
         >>> key_names().is_below_open("actor_rollout_ref.rollout.engine_kwargs.vllm.any_option")
         True
@@ -69,7 +69,7 @@ class KeyNames:
         return False
 
     def meant_by(self, key: str) -> str | None:
-        """Return the key of which another one looks like a misspelling, in its name or in one section above.
+        """Return the key that ``key`` looks like a misspelling of, in its name or in one section.
 
         >>> key_names().meant_by("actor_rollout_ref.rollouts.n")
         'actor_rollout_ref.rollout.n'
@@ -82,7 +82,7 @@ class KeyNames:
         return next((f"{other}.{name}" for other in alike), None)
 
     def namesake_of(self, key: str) -> str | None:
-        """Return the key of the same name in another section, of the same name or under the same root.
+        """Return the key with the same name in another section: one of the same name or under the same root.
 
         >>> key_names().namesake_of("rollout.gpu_memory_utilization")
         'actor_rollout_ref.rollout.gpu_memory_utilization'
@@ -94,14 +94,14 @@ class KeyNames:
         last = section.rpartition(".")[2]
         same = [other for other in having if section and other.endswith(f".{last}")]
         root = section.partition(".")[0]
-        # Names of one word, such as ``enable``, mean something else in each section.
+        # Names of one word, such as ``enable``, have a different meaning in each section.
         around = [other for other in having if "_" in name and (not root or other.startswith(f"{root}."))]
         found = same or (around if len(around) == 1 else [])
         return f"{found[0]}.{name}" if found else None
 
     @cached_property
     def _having(self) -> dict[str, list[str]]:
-        """By name of a key the sections that have one."""
+        """The sections by the names of their keys."""
         found: dict[str, list[str]] = {}
         for section, names in self._sections.items():
             for name in names:
@@ -111,12 +111,12 @@ class KeyNames:
 
 @lru_cache(maxsize=1)
 def key_names() -> KeyNames:
-    """Return the names that the package lists."""
+    """Return the keys that the package lists."""
     return KeyNames((bundled_directory().path / KEY_NAMES).read_text("utf-8"))
 
 
 def _differ_in_one_part(section: str, other: str) -> bool:
-    """Tell whether two sections have different names at one level only, and similar ones there."""
+    """Return whether two sections differ at one level only and have similar names there."""
     parts, others = section.split("."), other.split(".")
     if len(parts) != len(others):
         return False

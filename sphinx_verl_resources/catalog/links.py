@@ -13,18 +13,18 @@ COMMIT_URL = "https://github.com/verl-project/verl/commit/{ref}"
 
 @dataclass(frozen=True)
 class Links:
-    """The templates from which every link into the repository is made.
+    """The templates of all links to verl's repository.
 
     Attributes:
-        script_url: takes ``{ref}`` and ``{path}``.
-        commit_url: takes ``{ref}``.
+        script_url: a template with ``{ref}`` and ``{path}``.
+        commit_url: a template with ``{ref}``.
     """
 
     script_url: str = SCRIPT_URL
     commit_url: str = COMMIT_URL
 
     def file(self, ref: str, path: str, lines: str | None = None) -> str:
-        """Return the address of a file at a commit, at the lines given."""
+        """Return the address of a file at a commit, with optional lines."""
         address = self.script_url.format(ref=quote(ref), path=quote(path))
         return f"{address}#L{lines.replace('-', '-L')}" if lines else address
 
@@ -33,11 +33,11 @@ class Links:
         return self.commit_url.format(ref=quote(ref))
 
 
-#: The form of commits, tags and branches: no signs that lead from one to another, as ``HEAD@{1}`` has.
+#: The form of commits, tags and branches, without git's syntax for relative ones such as ``HEAD@{1}``.
 REF = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _RELEASE = re.compile(r"v?\d+\.\d[\w.-]*")
-#: verl's repository under each owner that it has had.
+#: Addresses in verl's repository, with its current and its former owner.
 _REPOSITORY = re.compile(
     r"https?://(?:www\.)?github\.com/(?:verl-project|volcengine)/verl/"
     r"(?:(?:blob|tree|raw|blame)/(?P<ref>[0-9A-Za-z][\w.-]*)/(?P<path>[^?#]+)|commit/(?P<commit>[0-9a-f]{7,40}))/?"
@@ -55,15 +55,15 @@ class RepositoryPlace:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The parts that there are, by the names that data files give them."""
+        """The parts that are set, by their names in data files."""
         parts = {"ref": self.ref, "path": self.path, "lines": self.lines}
         return {name: value for name, value in parts.items() if value}
 
 
 def repository_place(address: str) -> RepositoryPlace | None:
-    """Return the place that an address names, None for one outside verl's repository.
+    """Return the place of an address in verl's repository; None for any other address.
 
-    A branch whose name holds a slash cannot be told from its path; its first part is taken.
+    A branch name that contains a slash is ambiguous; only its first part becomes the ref.
 
     >>> repository_place("https://github.com/volcengine/verl/blob/main/docs/a.md#L3-L5")
     RepositoryPlace(ref='main', path='docs/a.md', lines='3-5')
@@ -78,7 +78,7 @@ def repository_place(address: str) -> RepositoryPlace | None:
 
 
 def is_fixed_ref(ref: str) -> bool:
-    """Return whether a ref is a commit or a release, which never change.
+    """Return whether a ref is a commit or a release, which do not change.
 
     >>> [name for name in ("8446e41", "v0.4.0", "0.3.0.post1", "main") if is_fixed_ref(name)]
     ['8446e41', 'v0.4.0', '0.3.0.post1']
@@ -87,26 +87,26 @@ def is_fixed_ref(ref: str) -> bool:
 
 
 def is_commit(ref: str) -> bool:
-    """Return whether a ref is the name of a commit, or its beginning."""
+    """Return whether a ref is a full or abbreviated commit."""
     return bool(_COMMIT.fullmatch(ref))
 
 
 def is_address(text: str) -> bool:
-    """Return whether ``text`` is an http(s) address, not a label or something that a browser would run."""
+    """Return whether ``text`` is an http(s) address, as opposed to a label or a script."""
     return bool(re.match(r"https?://[^/\s]", text)) and not re.search(r"[\s<>\"'`\\]", text)
 
 
 def template_problem(template: str, names: frozenset[str]) -> str:
-    """Return what is wrong with a template that must use exactly ``names``; empty if nothing is."""
+    """Return the problem of a template that must use exactly ``names``; empty if there is none."""
     wanted = " and ".join(f"{{{name}}}" for name in sorted(names, reverse=True))
     try:
         parts = [part for part in Formatter().parse(template) if part[1] is not None]
     except ValueError as error:
-        return f"is not a template: {error}"
+        return f"is not a valid template: {error}"
     if {name for _, name, _, _ in parts} != names or any(
         form or conversion for _, _, form, conversion in parts
     ):
-        return f"must hold {wanted} and no other placeholder"
+        return f"must contain {wanted} and no other placeholder"
     if not is_address(template):
-        return "must begin with https:// and hold no spaces or quotes"
+        return "must begin with https:// and contain no spaces or quotes"
     return ""

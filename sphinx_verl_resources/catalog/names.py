@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-#: The sections of the hardware page, in its order; each is shown even when it holds no run.
+#: The sections of the hardware page, in order; each is shown even without runs.
 PAGE_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "405B", "671B")
-#: All size classes, ascending. Those that are not page sections appear once a run is recorded for them.
+#: All size classes, ascending. A class that is not in ``PAGE_SIZES`` is shown once it has a run.
 SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "122B", "235B", "405B", "671B")
 
 Tag = Literal["MIN", "RECOMMENDED"]
@@ -23,10 +23,10 @@ Kind = Literal["tested", "measured", "stated", "script-default"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
 Word = Literal["ran", "reported", "claimed"]
-#: How a run is known, from the strongest to the weakest; what is computed is the fourth, "estimated".
+#: The evidence for a run, from the strongest to the weakest. Computed results are "estimated".
 WORDS: tuple[Word, ...] = get_args(Word)
 
-#: The last token of verl's script names, see its hook ``check-example-naming``.
+#: The last token of verl's script names, see verl's hook ``check-example-naming``.
 Train = Literal[
     "fsdp",
     "fsdp2",
@@ -44,36 +44,36 @@ Engine = Literal["vllm", "sglang", "trtllm", "hf"]
 ENGINES: tuple[str, ...] = get_args(Engine)
 
 PageColumn = Literal["tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor"]
-#: The columns of the hardware page, in its order.
+#: The columns of the hardware page, in order.
 PAGE_COLUMNS: tuple[str, ...] = get_args(PageColumn)
 
 Verdict = Literal["fits", "borderline", "depends-on-lengths", "does-not-fit", "unknown"]
-#: What an estimate says about a run, from the best to the worst; at last what it cannot say.
+#: The verdicts on a run, from the best to the worst, then the undecided one.
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
-#: The parts of the memory analysis, in the order in which it adds them up.
+#: The components of the memory analysis, in the order of its sums.
 COMPONENTS: tuple[str, ...] = get_args(Component)
 #: The components that are the state of the model in training.
 STATE_COMPONENTS = ("parameters", "gradients", "optimizer")
-#: What else a figure of the analysis can be: their sum, that of all components, and properties of the model.
+#: Other figures of the analysis: the sum of the states, the total, and properties of the model.
 STATES, TOTAL = "states", "total"
 SHAPE_FIGURES = ("hidden-size", "ffn-dimension")
-#: The largest number of GPUs that anything is about; no cluster is larger.
+#: The largest number of GPUs; no cluster is larger.
 MOST_GPUS = 100_000
-#: The task of questions that name none.
+#: The default task of questions.
 DEFAULT_TASK = "GRPO"
-#: What the form of ``verl-what-if`` offers: the GPUs of recorded runs and others that are common, numbers of
-#: them, and limits of responses in tokens.
+#: The choices in the form of ``verl-what-if``: GPUs of recorded runs and other common GPUs, numbers of GPUs,
+#: and response lengths in tokens.
 FORM_GPUS = (
     "RTX-4090", "RTX-5090", "A100-40GB", "L20", "L40S", "Ascend-A2", "Ascend-A3", "A100-80GB", "H100", "H800",
     "H20", "H200", "B200", "MI300X",
 )  # fmt: skip
 FORM_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 FORM_RESPONSES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
-#: The largest values that the analysis can be asked for; larger ones are slips of the finger.
+#: The largest values that the analysis accepts; larger ones are typing errors.
 LIMITS = {"gpus": MOST_GPUS, "batch-size": 1_000_000, "sequence-length": 10_000_000}
-#: What a remark of the analysis can be about, besides components, the total, steps and the like.
+#: Further subjects of remarks, besides components, the total and named entries such as steps.
 REQUIREMENTS = "requirements"
 ASSUMED_SUBJECTS = (
     "vocabulary-size",
@@ -84,29 +84,29 @@ ASSUMED_SUBJECTS = (
     "gpus",
 )
 
-#: The settings that say how large LoRA's adapters are: with FSDP, and with Megatron.
+#: The settings of the LoRA rank: with FSDP, and with Megatron.
 ADAPTER_RANKS = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
 
-#: The kinds of runs whose errors are recorded one by one.
+#: The groups of cases whose errors are recorded separately.
 CASE_GROUPS = TRAINING, FSDP, FSDP_TODAY, MEGATRON, EASYR1, OTHER = (
-    "training",  # plain fine-tuning with FSDP, known token counts
-    "fsdp",  # verl with FSDP until v0.7.1: dense text models, no critic
-    "fsdp-today",  # the same from v0.8.0 on
-    "megatron",  # any training with Megatron
-    "easyr1",  # logs of EasyR1, which do not say what they count
-    "other",  # everything else with FSDP: experts, vision, a critic
+    "training",  # Plain fine-tuning with FSDP, with known token counts.
+    "fsdp",  # Dense text models without critic, verl until v0.7.1 with FSDP.
+    "fsdp-today",  # The same with verl v0.8.0 or later.
+    "megatron",  # Any training with Megatron.
+    "easyr1",  # Logs of EasyR1, whose counter is unknown.
+    "other",  # Any other training with FSDP: experts, vision, a critic.
 )
 
 
 def sizes_hint(text: str) -> str:
-    """Return a hint at the size class nearest to ``text``, with all size classes."""
+    """Return a hint with the size class nearest to ``text`` and all size classes."""
     near = nearest_size(text, SIZES)
     listed = f"the size classes are {', '.join(SIZES)}"
     return f"the nearest is {near}; {listed}" if near else listed
 
 
 def nearest_size(text: str, names: Iterable[str]) -> str | None:
-    """Return the one of ``names`` whose number of parameters is nearest to that of ``text``, such as 9B."""
+    """Return the size in ``names`` nearest to ``text``, for example to 9B."""
     wanted = _billions(text)
     sizes = {name: size for name in names if (size := _billions(name))}
     if not wanted or not sizes:
@@ -115,13 +115,13 @@ def nearest_size(text: str, names: Iterable[str]) -> str | None:
 
 
 def _billions(text: str) -> float:
-    """Return the number of a text such as 7B; 0 for any other."""
+    """Return the number in a text such as 7B; 0 for any other text."""
     match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?)\s*B", text.strip(), re.IGNORECASE)
     return float(match[1]) if match else 0.0
 
 
 def size_class(parameters: float) -> str:
-    """Return the size class nearest to a number of parameters, on a scale of ratios.
+    """Return the size class nearest to a number of parameters, by ratio.
 
     >>> size_class(8.2e9), size_class(72.7e9)
     ('7B', '70B')
@@ -133,7 +133,7 @@ def size_class(parameters: float) -> str:
 def size_slug(size: str) -> str:
     """Return the id of a size class's section: ``0.5B`` becomes ``size-0-5b``.
 
-    A dot in an id makes Sphinx's search split the name in two.
+    Sphinx's search would split an id at a dot.
     """
     return f"size-{size.lower().replace('.', '-')}"
 
@@ -144,13 +144,13 @@ def row_id(run_id: str) -> str:
 
 
 def free_name(stem: str, taken: Container[str]) -> str:
-    """Return ``stem``, or ``stem-2`` and so on where it is taken already."""
+    """Return ``stem``, or ``stem-2`` and so on if it is taken."""
     names = chain([stem], (f"{stem}-{number}" for number in count(2)))
     return next(name for name in names if name not in taken)
 
 
 def run_class(run_id: str) -> str:
-    """Return the class of everything on a page that is about one run."""
+    """Return the CSS class of all page elements about a run."""
     return f"verl-run-{run_id}"
 
 
@@ -164,7 +164,7 @@ def family(task: str) -> str:
 
 
 def with_adapters(task: str) -> str:
-    """Return the task that trains adapters instead of all parameters.
+    """Return the LoRA variant of a task.
 
     >>> with_adapters("GRPO"), with_adapters("DAPO (fully async)")
     ('GRPO-LoRA', 'DAPO-LoRA (fully async)')
@@ -174,7 +174,7 @@ def with_adapters(task: str) -> str:
 
 
 def fold(name: str) -> str:
-    """Return a name without what people vary: case, spaces, hyphens, underscores."""
+    """Return a name for comparison, without case, spaces, hyphens and underscores."""
     return name.casefold().translate(_SEPARATORS)
 
 
@@ -182,6 +182,6 @@ _SEPARATORS = str.maketrans("", "", " -_")
 
 
 def figure_parts(figure: str) -> tuple[str | None, str]:
-    """Split a printed figure into the step that it follows, None for one before all steps, and its name."""
+    """Split a printed figure into its step (None without one) and its name."""
     step, dot, name = figure.rpartition(".")
     return (step if dot else None), name

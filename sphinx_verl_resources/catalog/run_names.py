@@ -1,8 +1,8 @@
-"""The names that go with a run: its id, and what the name of its launch script says about it.
+"""The names of a run: its id, and the parts of its launch script's name.
 
-verl's scripts have had two conventions. ``[model]_[task]_[gpunums]_[device]_[train]_[infer].sh`` is that of
-the hardware page; ``run_<model>_<train-backend>.sh`` is the one that verl's hook ``check-example-naming``
-enforces since April 2026. A name that follows neither says nothing.
+verl has used two conventions for script names. ``[model]_[task]_[gpunums]_[device]_[train]_[infer].sh`` is
+that of the hardware page. ``run_<model>_<train-backend>.sh`` has been enforced by verl's hook
+``check-example-naming`` since April 2026. Other names are ignored.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from .models.registries import Gpu
     from .models.run import Run
 
-#: The form of an id, for people.
-ID_FORM = f"{FORMS[SLUG]}, at most {MAX_ID_LENGTH}"
+#: The form of an id, in words.
+ID_FORM = f"{FORMS[SLUG]}, at most {MAX_ID_LENGTH} characters"
 
 
 def is_id(text: str) -> bool:
-    """Return whether a run can have this id, and its file this name.
+    """Return whether a text is a valid id, and so a valid name for a run file.
 
     >>> is_id("a-1"), is_id("../a"), is_id("a" * 81)
     (True, False, False)
@@ -38,15 +38,15 @@ def is_id(text: str) -> bool:
 def suggested_id(
     model: str, task: str, gpus: int | None, gpu: str | None, more: str = "", taken: Container[str] = ()
 ) -> str:
-    """Return the id of a run, made like those of the recorded runs.
+    """Return an id for a run, built like the ids of the recorded runs.
 
     Args:
-        model: the checkpoint, with or without its owner; a variant such as ``-Instruct`` is left out.
-        task: algorithm and variant.
-        gpus: their number, None where that is not known.
-        gpu: their type, None where that is not known.
-        more: tells it from another run of the same kind, such as its backend.
-        taken: ids of others; ``more`` is added, and then a number, until the id is free.
+        model: the model, with or without its owner; the suffix ``-Instruct`` is omitted.
+        task: the algorithm and variant.
+        gpus: the number of GPUs; None if unknown.
+        gpu: the type of the GPUs; None if unknown.
+        more: a distinction from similar runs, such as the backend.
+        taken: the existing ids; ``more``, and then a number, is added until the id is free.
 
     >>> suggested_id("Qwen/Qwen2.5-7B-Instruct", "GRPO-LoRA", 1, "H100")
     'qwen2-5-7b-grpo-lora-1xh100'
@@ -66,18 +66,18 @@ def suggested_id(
     return next(name for name in chain((first, longer), numbered) if name not in taken)
 
 
-#: The hardware in an id: ``-8xh100`` or ``-8-gpus``, with what follows.
+#: The hardware in an id: ``-8xh100`` or ``-8-gpus``, with the rest of the id.
 _HARDWARE = re.compile(r"(?:^|(?<=-))(?P<count>\d{1,6})(?:-gpus?(?=-|$)|x(?P<rest>[a-z].*))")
 
 
 def current_id(run: Run, gpu: Gpu | None, gpus: Iterable[str], models: Iterable[str]) -> str:
-    """Return the id of a run with the model and the GPUs that it has now; its own where it names no others.
+    """Return the id of a run, with its current model and GPUs in place of different ones in the id.
 
     Args:
         run: the run.
         gpu: the entry of its GPU.
         gpus: the names of all GPUs.
-        models: the names of all checkpoints.
+        models: the names of all models.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> data = read_data([])
@@ -91,7 +91,7 @@ def current_id(run: Run, gpu: Gpu | None, gpus: Iterable[str], models: Iterable[
 
 
 def _with_model(run: Run, models: Iterable[str]) -> str:
-    """Return the id of a run with the name of its model, where it begins with that of another one."""
+    """Return the id of a run, with its model in place of a different model at the beginning."""
     own = _model_slug(run.model)
     if _first_of([own], run.id):
         return run.id
@@ -100,12 +100,12 @@ def _with_model(run: Run, models: Iterable[str]) -> str:
 
 
 def _model_slug(name: str) -> str:
-    """Return the beginning of the ids of runs of a checkpoint."""
+    """Return the beginning of the ids of a model's runs."""
     return slug(name.rsplit("/", 1)[-1].removesuffix("-Instruct"))
 
 
 def _with_gpus(named: str, run: Run, gpu: Gpu | None, gpus: Iterable[str]) -> str:
-    """Return an id with the GPUs of a run, where it names others."""
+    """Return an id with the GPUs of a run in place of different ones."""
     found = next(_HARDWARE.finditer(named), None)
     if found is None:
         return named
@@ -113,7 +113,7 @@ def _with_gpus(named: str, run: Run, gpu: Gpu | None, gpus: Iterable[str]) -> st
     kind, rest = "", found["rest"] or ""
     if rest:
         kind = _first_of(own, rest) or _first_of(map(slug, gpus), rest)
-        if not kind:  # something else than a GPU
+        if not kind:  # not a GPU
             return named
     if int(found["count"]) == run.gpus.count and (kind in own if kind else not own):
         return named
@@ -132,7 +132,7 @@ _SIZE_TOKEN = re.compile(r"\d+(\.\d+)?b\Z")
 
 @dataclass(frozen=True)
 class ScriptName:
-    """The parts of a script name; None where the convention has no such part."""
+    """The parts of a script name; None if the convention does not have the part."""
 
     model: str
     train: str
@@ -143,14 +143,14 @@ class ScriptName:
 
 
 def parse_script_name(path: str) -> ScriptName | None:
-    """Read the file name at the end of ``path``; None if it follows no convention."""
+    """Parse the file name at the end of ``path``; return None if it follows no convention."""
     name = path.rsplit("/", 1)[-1]
     if not name.endswith(".sh"):
         return None
     stem = name.removesuffix(".sh").lower()
     if stem.startswith("run_"):
         return _parse_new(stem.removeprefix("run_"))
-    # From the right: the model's own name may hold underscores.
+    # From the right, because the model's name may contain underscores.
     parts = stem.rsplit("_", 5)
     if len(parts) != 6 or not parts[2].isdigit() or len(parts[2]) > 6 or parts[5] not in ENGINES:
         return None
@@ -168,15 +168,15 @@ def _parse_new(stem: str) -> ScriptName | None:
 def contradictions(
     run: Run, script: str, gpu_of: Callable[[str], Gpu | None]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield where the name of a run's script and the row disagree.
+    """Yield the contradictions between a run and the name of its script.
 
     Args:
-        run: the row.
+        run: the run.
         script: the path of its script.
         gpu_of: returns the entry of a GPU by any of its names.
 
     Yields:
-        What is compared, what the script's name says, what the row says.
+        The name of the field, its value in the script's name, and its value in the run.
     """
     said = parse_script_name(script)
     if said is None:
@@ -195,17 +195,17 @@ def contradictions(
     ):
         yield "GPU", said.device, run.gpus.type
     if said.train != run.train and (said.train, run.train) != ("fsdp", "fsdp2"):
-        # verl's scripts called fsdp run either version of it.
+        # verl's scripts named fsdp use FSDP or FSDP2.
         yield "training backend", said.train, run.train
     if said.engine is not None and run.infer is not None and said.engine != run.infer.engine:
         yield "rollout engine", said.engine, run.infer.engine
 
 
 def _same_model(said: str, name: str) -> bool:
-    """Return whether a script's model part can mean a model.
+    """Return whether the model in a script's name can be ``name``.
 
-    Script names leave things out: the variant (``-Instruct``), and in the older convention the minor
-    version too (``qwen2-7b`` for Qwen2.5-7B). A size or a family that differs is a contradiction.
+    Script names omit the variant (``-Instruct``) and, in the older convention, also the minor version
+    (``qwen2-7b`` for Qwen2.5-7B). A different size or family is a contradiction.
     """
     said_letters, name_letters = _squeeze(said), _squeeze(name)
     if name_letters.startswith(said_letters) or said_letters.startswith(name_letters):

@@ -1,4 +1,4 @@
-"""A run as the text of its file: the order of the fields, what is quoted, which values share a line."""
+"""The text of run files: the order of the fields, quotes and line breaks."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .yaml_data import read_yaml
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Stands for what has to be filled in.
+#: Marks a value to fill in.
 TODO = "TODO"
 
 SCHEMA_LINE = "# yaml-language-server: $schema={}"
-#: The same line when it is read: the group is the address of the schema; a remark may follow a blank.
+#: The same line for matching: the group is the address of the schema; a remark may follow.
 SCHEMA_LINE_READ = re.compile(re.escape(SCHEMA_LINE.format("")) + r"(\S+)(?=\s|\Z)")
 #: The path of the schema from the folder of run files.
 RUN_SCHEMA = "../schema/run.json"
 
-#: The fields of a run in the order in which a file has them.
+#: The fields of a run in the order of a file.
 FIELD_ORDER = tuple(Run.model_fields)
 
-#: Columns of a line, and those of a text that is folded.
+#: The width of a line, and of folded text.
 _WIDTH, _TEXT_WIDTH = 115, 88
-#: How most other programs read a scalar without quotes.
+#: Resolves unquoted scalars as most other programs do.
 _YAML_1_1 = yaml.resolver.Resolver()
 
 
@@ -40,11 +40,11 @@ def run_text(fields: Mapping[str, Any], remarks: Mapping[str, str] | None = None
     r"""Return the text of a run file.
 
     Args:
-        fields: by name as in the file, in any order; a field that is not there is left out, None is ``null``.
-        remarks: comments after fields, by name; one line each.
+        fields: the values by field, in any order; None becomes ``null``.
+        remarks: one-line comments by field.
 
     Returns:
-        YAML that reads back as ``fields``, the fields in the order of the schema.
+        YAML that loads as ``fields``, in the order of the schema.
 
     >>> print(run_text({"tag": None, "id": "a", "infer": {"engine": "vllm", "version": "0.8.3"}}), end="")
     # yaml-language-server: $schema=../schema/run.json
@@ -64,17 +64,17 @@ def run_text(fields: Mapping[str, Any], remarks: Mapping[str, str] | None = None
 
 
 def text_for(text: str, directory: Path) -> str:
-    """Return a run file for a data directory: without its schema line where that holds no schema."""
+    """Return the text of a run file, without its schema line if the data directory has no schema."""
     if (directory / RUN_SCHEMA.removeprefix("../")).is_file():
         return text
     return text.removeprefix(SCHEMA_LINE.format(RUN_SCHEMA) + "\n")
 
 
 def blank_text(fields: Mapping[str, Any]) -> str:
-    """Return a run file to be filled in: each field below its explanation, optional ones as comments.
+    """Return a template of a run file: all fields with explanations, optional ones as comments.
 
     Args:
-        fields: what is known, by name as in the file. A required field that is not there is TODO.
+        fields: the known values by field. Other required fields become TODO.
     """
     lines = [
         SCHEMA_LINE.format(RUN_SCHEMA),
@@ -86,7 +86,7 @@ def blank_text(fields: Mapping[str, Any]) -> str:
 
 
 def _template(name: str, value: Any) -> list[str]:
-    """Return the lines of a field: its explanation, then its value as far as that is known."""
+    """Return the lines of a field in the template: its explanation, then its known values."""
     entry = Run.model_fields[name]
     shown = value is not None or entry.is_required()
     example = TODO if entry.is_required() else next(iter(entry.examples or ()), TODO)
@@ -106,7 +106,7 @@ def _template(name: str, value: Any) -> list[str]:
 
 
 def _explanation(name: str) -> str:
-    """Return the meaning of a field, and the words or examples that it has."""
+    """Return the description of a field, with its allowed words or examples."""
     field = every_field()[name]
     examples = [text for text in (field.schema and field.schema.examples) or () if isinstance(text, str)]
     sentences = [field.help]
@@ -118,7 +118,7 @@ def _explanation(name: str) -> str:
 
 
 def on_one_line(name: str, value: Any) -> str:
-    """Return a field on one line.
+    """Format a field on one line.
 
     >>> on_one_line("infer", {"engine": "vllm", "version": "0.8.3"})
     'infer: {engine: vllm, version: "0.8.3"}'
@@ -127,7 +127,7 @@ def on_one_line(name: str, value: Any) -> str:
 
 
 def _field(name: str, value: Any) -> list[str]:
-    """Return the lines of one field."""
+    """Return the lines of a field."""
     if isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) for item in value):
         return [f"{name}:", *(line for item in value for line in _item(name, item))]
     if not isinstance(value, Mapping):
@@ -140,7 +140,7 @@ def _field(name: str, value: Any) -> list[str]:
 
 
 def _item(field: str, item: Mapping[str, Any]) -> list[str]:
-    """Return the lines of one record of a list: a single line, or with its text folded."""
+    """Return the lines of a list item: a single line, or several with the text folded."""
     if "text" not in item:
         return [f"  - {_value(field, item)}"]
     found: list[str] = []
@@ -155,12 +155,12 @@ def _item(field: str, item: Mapping[str, Any]) -> list[str]:
 
 
 def _folds(text: str) -> bool:
-    """Return whether a text stays the same after YAML has joined its lines."""
+    """Return whether folding keeps a text unchanged."""
     return text == " ".join(text.split()) and bool(text)
 
 
 def _value(name: str, value: Any) -> str:
-    """Return the value of a field, dotted below the top, on one line."""
+    """Format the value of a field, with dots below the top, on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(_pairs(name, value)) + "}"
     if isinstance(value, (list, tuple)):
@@ -169,7 +169,7 @@ def _value(name: str, value: Any) -> str:
         field = every_field().get(name)
         return json.dumps(value, ensure_ascii=False) if field and field.quoted else _scalar(value)
     text = as_text(value)
-    # More digits than a data file may have; with an exponent it has fewer.
+    # Data files limit the number of digits; an exponent needs fewer.
     return repr(value) if isinstance(value, float) and len(text) > 18 else text
 
 
@@ -178,9 +178,9 @@ def _pairs(name: str, value: Mapping[str, Any]) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """Return a text as it is, or in quotes where some reader of YAML would take it for something else."""
+    """Return a text, in quotes if a YAML parser could read it as something else."""
     inside = _read(f"[{text}, {{{text}: 0}}]")
-    # A hyphen alone is text in braces, and the beginning of a list on a line.
+    # A hyphen alone is text inside braces, but begins a list on a line.
     on_a_line = _read(f"a: {text}")
     if inside == (text, {text: 0}) and on_a_line == {"a": text} and _is_plain_elsewhere(text):
         return text
@@ -188,12 +188,12 @@ def _scalar(text: str) -> str:
 
 
 def _read(text: str) -> Any:
-    """Return the value of a YAML text, None where it is no YAML."""
+    """Return the value of a YAML text; None if it is invalid."""
     document = read_yaml(text.encode("utf-8", "surrogatepass"))
     return None if document.problems else document.data
 
 
 def _is_plain_elsewhere(text: str) -> bool:
-    """Return whether YAML 1.1, in which ``no`` and ``1_000`` are no text, reads text or a date."""
+    """Return whether YAML 1.1, which reads ``no`` and ``1_000`` as other types, reads text or a date."""
     tag = _YAML_1_1.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return tag == "tag:yaml.org,2002:str" or re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None

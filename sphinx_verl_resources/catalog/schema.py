@@ -1,6 +1,6 @@
 """JSON Schemas (draft-07) of the data files, generated from the models.
 
-Draft-07 is the newest that YAML language servers understand.
+Draft-07 is the newest draft that YAML language servers support.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MODELS: dict[str, type[BaseModel]] = {
 
 
 def schema_texts() -> dict[str, str]:
-    """Return the text of the schema of each kind of file, the same on every run."""
+    """Return the text of the schema for each kind of file; the same on every call."""
     return {kind: json.dumps(schema(model), indent=2) + "\n" for kind, model in MODELS.items()}
 
 
 def schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the draft-07 schema of one model."""
+    """Return the draft-07 schema of a model."""
     generated = model.model_json_schema(ref_template="#/definitions/{model}")
     definitions = generated.pop("$defs", {})
     result = {"$schema": "http://json-schema.org/draft-07/schema#", **generated}
@@ -47,7 +47,7 @@ def schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _wrap_references(value: Any) -> Any:
-    """Keep descriptions beside references: draft-07 ignores everything next to a ``$ref``."""
+    """Move references into ``allOf``, because draft-07 ignores descriptions next to a ``$ref``."""
     if isinstance(value, list):
         return [_wrap_references(item) for item in value]
     if not isinstance(value, dict):

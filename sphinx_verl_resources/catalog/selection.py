@@ -1,6 +1,6 @@
-"""The choice of runs and columns: size classes, filters, an order, and how people type them.
+"""The selection of runs and columns: size classes, filters, order, and their parsing.
 
-Options of directives and of commands are read here alike.
+Directives and commands share this code for their options.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from .catalog import BrokenRun, Catalog
     from .models.run import Run
 
-#: The fields that runs can be filtered by: the runs that are left, and a value.
+#: The filters, each with a description of the selected runs and an example value.
 FILTERS = {
     "tag": ("with one of these tags", "MIN"),
     "task": ("of one of these tasks", "GRPO-LoRA"),
-    "gpu": ("on one of these GPUs, each by any of its names", "H100"),
+    "gpu": ("on one of these GPUs, by any of their names", "H100"),
     "train": ("with one of these training backends", "fsdp"),
     "infer": ("with one of these rollout engines, with or without version", "vllm"),
-    "kind": ("known in one of these ways: ran, reported, claimed, or a kind of run files", "ran"),
-    "model": ("of one of these models, by the checkpoint or by what the row shows", "Qwen2.5-7B"),
+    "kind": ("with this evidence: ran, reported, claimed, or a kind of run files", "ran"),
+    "model": ("of one of these models, by the Hugging Face name or the name in the row", "Qwen2.5-7B"),
 }
-#: What to do about a name that a filter cannot know.
+#: The remedies for unknown names in filters.
 ADD_IT = {"gpu": "add it to gpus.yaml", "model": "add it to architectures.yaml"}
 
 
 @dataclass(frozen=True)
 class RunSelection:
-    """The runs that are asked for, and their order: plain values that can be pickled and compared.
+    """The selected runs and their order, as plain values that can be pickled and compared.
 
     Attributes:
-        sizes: size classes in the order asked for; empty for all.
-        filters: pairs of a name in ``FILTERS`` and the values allowed, compared without case.
-        sort: pairs of a field name and whether its order is reversed. Empty: from those that ran to
-            those that are claimed, then by tag, date added, number of GPUs and id.
+        sizes: the size classes in the requested order; empty for all.
+        filters: pairs of a name in ``FILTERS`` and the allowed values, compared without case.
+        sort: pairs of a field name and whether its order is reversed. Empty: ran before reported before
+            claimed, then by tag, date added, number of GPUs and id.
     """
 
     sizes: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ Find = TypeVar("Find", bound="Callable[..., object]")
 
 
 def once(find: Find) -> Find:
-    """Keep the result of a search through all runs with the catalog: hundreds of pages may ask for it."""
+    """Cache the result of a search through all runs in the catalog, because hundreds of pages may use it."""
 
     @wraps(find)
     def kept(catalog: Catalog, *args: object) -> object:
@@ -68,14 +68,14 @@ def once(find: Find) -> Find:
 
 
 def select_runs(catalog: Catalog, selection: RunSelection) -> list[Run]:
-    """Return the runs that ``selection`` asks for, in its order."""
+    """Return the runs of ``selection``, in its order."""
     chosen = [run for run in catalog.runs.values() if not selection.sizes or run.size in selection.sizes]
     for name, wanted in selection.filters:
         by_word = _runs_by_word(catalog, name)
         ids = set().union(*(by_word.get(_compared(catalog, name, word), ()) for word in wanted))
         chosen = [run for run in chosen if run.id in ids]
     chosen.sort(key=_page_order)
-    # Stable sorts from the last key to the first give the order of all of them.
+    # Stable sorts from the last key to the first combine the keys.
     for name, descending in reversed(selection.sort):
         key = field_named(name).sort_key
         present = [run for run in chosen if key(run) is not None]
@@ -86,7 +86,7 @@ def select_runs(catalog: Catalog, selection: RunSelection) -> list[Run]:
 
 @once
 def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
-    """Return the ids of the runs that match each word of a filter."""
+    """Return the ids of the matching runs for each word of a filter."""
     found: dict[str, list[str]] = {}
     field = find_field(name)
     for run in catalog.runs.values():
@@ -96,7 +96,7 @@ def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
 
 
 def _compared(catalog: Catalog, name: str, word: str) -> str:
-    """Return a word as it is compared: a GPU by its name in the registry, everything else by its spelling."""
+    """Return a word in its form for comparison; a GPU becomes its name in the registry."""
     gpu = catalog.gpus.get(word) if name == "gpu" else None
     return gpu.name if gpu else fold(word)
 
@@ -108,13 +108,13 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
 
 
 def select_broken(catalog: Catalog, selection: RunSelection) -> list[BrokenRun]:
-    """Return the unusable run files that may belong to the answer."""
+    """Return the broken run files that may belong to the selection."""
     sizes = selection.sizes
     return [file for file in catalog.broken if not sizes or file.size is None or file.size in sizes]
 
 
 def sizes_to_show(records: Iterable[Run | BrokenRun], selection: RunSelection) -> list[str]:
-    """Return the size classes with a section: those asked for, or the page's and every other with a run."""
+    """Return the size classes with a section: the selected ones, or the page's and any other with a run."""
     if selection.sizes:
         return list(selection.sizes)
     used = {record.size for record in records}
@@ -123,9 +123,9 @@ def sizes_to_show(records: Iterable[Run | BrokenRun], selection: RunSelection) -
 
 @once
 def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
-    """Return the values of a filter; None for ``task``, which may be one that nobody has recorded yet.
+    """Return the values of a filter; None for ``task``, which may be a new one.
 
-    For ``settings``, return every key that some run has a setting for.
+    For ``settings``, return the keys of all recorded settings.
     """
     runs = catalog.runs.values()
     if name == "task":
@@ -144,12 +144,12 @@ def allowed_values(catalog: Catalog, name: str) -> list[str] | None:
 
 
 def hint_if_unknown(catalog: Catalog, name: str, value: str) -> str | None:
-    """Return None for a value that the data know, else a hint at what it may mean; empty without one.
+    """Return a hint for an unknown value, empty if there is no suggestion; None for a known value.
 
     Args:
         catalog: the data.
-        name: of a filter, or ``settings``.
-        value: of the filter, or a key.
+        name: a filter, or ``settings``.
+        value: a value of the filter, or a key.
     """
     allowed = allowed_values(catalog, name)
     if allowed is None:
@@ -159,7 +159,7 @@ def hint_if_unknown(catalog: Catalog, name: str, value: str) -> str | None:
 
 
 def gpu_name(catalog: Catalog, run: Run) -> str | None:
-    """Return the registry's name of a run's GPU; None where the source does not name it."""
+    """Return the registry's name of a run's GPU; None if the source does not give it."""
     gpu = catalog.gpu_of(run)
     return gpu.name if gpu else run.gpus.type
 
@@ -170,15 +170,15 @@ def words(text: str) -> list[str]:
 
 
 def phrases(text: str) -> list[str]:
-    """Split a list at commas; an item may hold spaces."""
+    """Split a list at commas; an item may contain spaces."""
     return [phrase for part in text.split(",") if (phrase := " ".join(part.split()))]
 
 
 def whole_number(text: str, most: int) -> int:
-    """Read a whole number from 1 to ``most``; commas and underscores may divide its digits.
+    """Parse a whole number from 1 to ``most``, with optional commas and underscores between digits.
 
     Raises:
-        NoAnswerError: it is none.
+        NoAnswerError: the text is not such a number.
 
     >>> whole_number("1,000", 100_000)
     1000
@@ -197,14 +197,14 @@ def each_once(
     what: str = "",
     code: Code = Code.directive,
 ) -> tuple[T, ...]:
-    """Read words whose values must differ, in the order given.
+    """Parse words into distinct values, in the order given.
 
     Args:
-        words: those of a list.
-        read: turns a word into a value; raises ``NoAnswerError`` for any other.
-        none: the message where there is no word.
+        words: the words of a list.
+        read: turns a word into a value; raises ``NoAnswerError`` for an invalid word.
+        none: the message if there are no words.
         what: the kind of the words, for messages.
-        code: of the message where there is no word.
+        code: the code of the message if there are no words.
     """
     found: dict[T, None] = {}
     for word in words:
@@ -218,16 +218,16 @@ def each_once(
 
 
 def names(found: Sequence[str], none: str, what: str = "") -> tuple[str, ...]:
-    """Return names as they are written, which must differ by more than their case; see ``each_once``."""
+    """Return names as written; they must differ in more than case, see ``each_once``."""
     each_once(found, str.casefold, none, what=what)
     return tuple(found)
 
 
 def sizes(text: str) -> tuple[str, ...]:
-    """Read size classes, in the order given.
+    """Parse size classes, in the order given.
 
     Raises:
-        NoAnswerError: a size class does not exist, is named twice, or none is named.
+        NoAnswerError: a size class does not exist or is given twice, or there is none.
     """
     message = "name at least one size class, or leave the argument out"
     return each_once(words(text), _size, message, what="the size class ", code=Code.unknown_size)
@@ -242,10 +242,10 @@ def _size(word: str) -> str:
 
 
 def columns(text: str, computed: Collection[str]) -> tuple[str, ...]:
-    """Read the names of fields and of ``computed`` columns.
+    """Parse the names of fields and of ``computed`` columns.
 
     Raises:
-        NoAnswerError: a column does not exist, is named twice, or none is named.
+        NoAnswerError: a column does not exist or is given twice, or there is none.
     """
     return each_once(
         words(text),
@@ -256,10 +256,10 @@ def columns(text: str, computed: Collection[str]) -> tuple[str, ...]:
 
 
 def sort_fields(text: str, computed: Collection[str]) -> tuple[tuple[str, bool], ...]:
-    """Read names of fields, each with whether a leading ``-`` reverses its order.
+    """Parse names of fields, each with an optional leading ``-`` that reverses its order.
 
     Raises:
-        NoAnswerError: a field does not exist or is computed, or none is named.
+        NoAnswerError: a field does not exist or is computed, or there is none.
     """
     found = tuple((_field(word.removeprefix("-"), computed), word.startswith("-")) for word in words(text))
     if not found:
@@ -271,7 +271,7 @@ def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[st
     """Check the values of the filter ``name``.
 
     Raises:
-        NoAnswerError: a value that nothing can match, or no value.
+        NoAnswerError: a value is unknown, or there is none.
     """
     if not found:
         raise NoAnswerError.because("name at least one value")
@@ -286,7 +286,7 @@ def filter_values(catalog: Catalog, name: str, found: Sequence[str]) -> tuple[st
 
 
 def _computed(word: str, computed: Collection[str]) -> str | None:
-    """Return the computed column that ``word`` names, None for any other."""
+    """Return the computed column called ``word``, or None."""
     name = word.lower()
     if name.startswith("estimate.") and name not in computed:
         raise NoAnswerError.because(f"unknown field {word!r}", did_you_mean(name, computed))
@@ -295,5 +295,5 @@ def _computed(word: str, computed: Collection[str]) -> str | None:
 
 def _field(word: str, computed: Collection[str]) -> str:
     if _computed(word, computed):
-        raise NoAnswerError.because(f"{word!r} is computed", "name a field of the run files")
+        raise NoAnswerError.because(f"{word!r} is computed", "use a field of run files")
     return find_field(word).name

@@ -1,4 +1,4 @@
-"""Validation: from parsed YAML to a model, and from pydantic's errors to diagnostics with a place."""
+"""Validation of parsed YAML against models, with pydantic's errors as diagnostics with places."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-#: The type that was expected, by pydantic's types of errors.
+#: The expected type, by pydantic's type of error.
 _EXPECTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -33,9 +33,9 @@ _EXPECTED = {
     "mapping_type": "keys and values",
     "model_type": "keys and values",
     "tuple_type": "a list",
-    "date_type": "a date as 2025-06-12",
+    "date_type": "a date such as 2025-06-12",
 }
-#: The constraint that is broken, likewise.
+#: The violated constraint, by pydantic's type of error.
 _CONSTRAINTS = {
     "greater_than_equal": "must be at least {ge}",
     "greater_than": "must be more than {gt}",
@@ -49,15 +49,15 @@ _CONSTRAINTS = {
 def load(
     file: DataFile, model: type[Model], context: Any = None
 ) -> tuple[Model | None, Document, list[Diagnostic]]:
-    """Read and validate one file.
+    """Read and validate a file.
 
     Args:
         file: the file.
-        model: of its content.
-        context: handed to the validators of the model.
+        model: the model of its content.
+        context: the context for the model's validators.
 
     Returns:
-        The record (None if it has errors), the document for looking up further places, and all problems.
+        The record (None if it has errors), the document to look up places in, and all problems.
     """
     document = read_yaml(file.content, file.shown)
     record, errors = try_model(document.data, model, context)
@@ -66,23 +66,23 @@ def load(
 
 
 def problems_in(document: Document, model: type[BaseModel], errors: list[ErrorDetails]) -> list[Diagnostic]:
-    """Return all problems of a document: those of its YAML, and the errors of its values."""
+    """Return all problems of a document: its YAML problems, and ``errors`` as diagnostics."""
     if document.data is None:
-        hint = f"a file of this kind begins with the key {next(iter(model.model_fields))!r}"
+        hint = f"begin the file with the key {next(iter(model.model_fields))!r}"
         return document.problems or [empty(document, hint)]
     return [*document.problems, *explained(document, model, errors)]
 
 
 def empty(document: Document, remedy: str) -> Diagnostic:
     """Return the problem of an empty file."""
-    # At its beginning: a lone "---" puts the value that is not there on the line after it.
+    # At the beginning: after a lone "---", the missing value would be on the next line.
     return Diagnostic(Location(document.shown, 1, 1), Code.file_empty, "the file is empty", remedy)
 
 
 def explained(document: Document, model: type[BaseModel], details: list[ErrorDetails]) -> list[Diagnostic]:
-    """Return pydantic's errors as diagnostics, each with its place.
+    """Convert pydantic's errors to diagnostics with places.
 
-    The last one stands for those that are not printed, see ``diagnostics.listed``.
+    The last one is repeated for each error that is not printed, see ``diagnostics.listed``.
     """
     kept = _without_echoes(details)
     found = [_translate(document, model, detail) for detail in kept[: MAX_PROBLEMS + 1]]
@@ -90,7 +90,7 @@ def explained(document: Document, model: type[BaseModel], details: list[ErrorDet
 
 
 def value_at(data: Any, key: str) -> Any:
-    """Return the value of a key in unchecked data, None where there is none."""
+    """Return the value of a key in unchecked data, or None."""
     return data.get(key) if isinstance(data, dict) else None
 
 
@@ -101,12 +101,12 @@ def entries_in(data: Any, key: str) -> tuple[Any, ...]:
 
 
 def valid_entries(data: Any, key: str, model: type[Model], context: Any = None) -> tuple[Model | None, ...]:
-    """Return the entries of a list in a file with errors; None for each entry with errors of its own."""
+    """Return the entries of a list in a file with errors; None for each entry with errors."""
     return tuple(try_model(entry, model, context)[0] for entry in entries_in(data, key))
 
 
 def try_model(data: Any, model: type[Model], context: Any = None) -> tuple[Model | None, list[ErrorDetails]]:
-    """Return the record of plain values, None if there are errors, and these."""
+    """Validate plain values; return the record (None if there are errors) and the errors."""
     try:
         return model.model_validate(data, context=context), []
     except ValidationError as error:
@@ -114,7 +114,7 @@ def try_model(data: Any, model: type[Model], context: Any = None) -> tuple[Model
 
 
 def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Drop keys that are missing only because their name is misspelt: one mistake, one message."""
+    """Drop errors about missing keys that are only misspelt, so that a mistake gives one message."""
     unknown: dict[Loc, list[str]] = {}
     for error in details:
         if error["type"] == "extra_forbidden":
@@ -129,7 +129,7 @@ def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) -> Diagnostic:
-    """Return one pydantic error in the words of this project, at the very key or value."""
+    """Convert a pydantic error to a diagnostic at the exact key or value."""
     loc, kind = error["loc"], error["type"]
     name, inside = _dotted(loc), _dotted(loc[:-1])
     subject = f"{name}: " if name else ""
@@ -167,7 +167,7 @@ def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) 
 
 
 def _wrong_value(document: Document, error: ErrorDetails, subject: str) -> Diagnostic:
-    """Return an error about a value that breaks a constraint."""
+    """Return the diagnostic for a value that violates a constraint."""
     loc, kind, context = error["loc"], error["type"], error.get("ctx", {})
     place, value = document.place(loc), document.source(loc)
     if loc and loc[-1] == "[key]":  # a key of a mapping
@@ -181,7 +181,7 @@ def _wrong_value(document: Document, error: ErrorDetails, subject: str) -> Diagn
 
 
 def got_instead(value: Any, source: str, kind: str) -> tuple[str, str]:
-    """Return what is there instead, and how to write what was meant."""
+    """Return a description of a wrong value, and how to write the intended one."""
     if value is None:
         return "nothing", ""
     if isinstance(value, dict):
@@ -198,7 +198,7 @@ def got_instead(value: Any, source: str, kind: str) -> tuple[str, str]:
 
 
 def _number_meant(text: str, kind: str) -> str:
-    """Return how to write a number that was typed as text; empty if none was."""
+    """Return how to write a number that was typed as text; empty if it is not a number."""
     digits = text.replace("_", "").replace(",", "")
     if kind == "int_type" and digits.isdigit() and not digits.startswith("0"):
         return f"write {digits}"
@@ -213,7 +213,7 @@ def _dotted(loc: Iterable[str | int]) -> str:
 
 
 def _walk(model: type[BaseModel], loc: Loc) -> tuple[type[BaseModel] | None, FieldInfo | None]:
-    """Return the model and the field at a place, as far as there are any."""
+    """Return the model and the field at a place, or None for each."""
     current: type[BaseModel] | None = model
     field: FieldInfo | None = None
     for part in loc:

@@ -1,10 +1,10 @@
-"""YAML as plain values, read strictly, with the place of every key and value on demand.
+"""Strict YAML as plain values, with the places of keys and values on demand.
 
-The text is parsed into events once and built into dicts, tuples and scalars. Places are looked up only
-when there is something to report, by composing the same text again: errors are rare, files are many.
+The text is parsed once, into dicts, tuples and scalars. To look up places for a report, it is parsed again,
+because files are many and errors are rare.
 
-Only ``true``/``false``, ``null``, plain integers and decimals become anything but text, so that
-``on``, ``1_000``, ``12:30:00`` and ``0123456`` stay as typed.
+Only ``true``/``false``, ``null``, plain integers and decimals are converted: ``on``, ``1_000``, ``12:30:00``
+and ``0123456`` stay as text.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .yaml_syntax import position, syntax_problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: libyaml where PyYAML was built with it; the pure Python parser gives the same events.
+#: libyaml if PyYAML was built with it; the pure Python parser gives the same events.
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-#: Bytes. The largest real file is the architecture registry with well under a tenth of this.
+#: The most bytes of a file. The largest real file, the registry of models, has less than a tenth of this.
 MAX_BYTES = 1 << 20
-#: Levels of nesting; real files have five. Keeps recursive code below us from overflowing.
+#: The most levels of nesting; real files have five. Keeps recursive code from overflowing the stack.
 MAX_DEPTH = 20
 
-#: Entries of one list, and keys of one mapping; the largest real list has some hundred.
+#: The most entries of a list or mapping; the largest real list has a few hundred.
 MAX_ITEMS = 5_000
 
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
-#: Without a dot an exponent needs its sign: ``8446e41`` is a commit, ``1e-6`` a learning rate. Python writes
-#: numbers of up to 20 decimals.
+#: Without a dot, an exponent needs a sign: ``8446e41`` is a commit, ``1e-6`` a learning rate. Python writes
+#: up to 20 decimals.
 _NUMBER = re.compile(
     r"[-+]?(?:0|[1-9][0-9]{0,17})(?P<fraction>\.[0-9]{1,20}(?:[eE][-+]?[0-9]{1,2})?|[eE][-+][0-9]{1,2})?\Z"
 )
@@ -49,14 +49,14 @@ Loc = tuple["str | int", ...]
 
 @dataclass
 class Document:
-    """One parsed YAML text.
+    """A parsed YAML text.
 
     Attributes:
-        text: the text itself.
+        text: the text.
         shown: its name in messages.
-        data: the value; None if it could not be built.
-        problems: everything wrong below the schema.
-        inside: for one item of a list, the whole document and the item's index.
+        data: the value; None if it could not be parsed.
+        problems: the problems of the YAML, before any validation.
+        inside: for an item of a list, the whole document and the item's index.
     """
 
     text: str
@@ -66,7 +66,7 @@ class Document:
     inside: tuple[Document, int] | None = None
 
     def items(self) -> list[Document]:
-        """Return each item of a list as a document of its own, with its problems; places stay the same."""
+        """Split a list into a document for each item, with its problems; places stay the same."""
         values = self.data if isinstance(self.data, tuple) else ()
         items = [
             Document(self.text, self.shown, value, inside=(self, index)) for index, value in enumerate(values)
@@ -84,23 +84,23 @@ class Document:
         return yaml.compose(self.text, Loader=LOADER)
 
     def key_place(self, loc: Loc) -> Location:
-        """Return the place of the key (or list item) that ``loc`` ends in."""
+        """Return the place of the key (or list item) at the end of ``loc``."""
         return self._place(_walk(self._root, loc)[0])
 
     def place(self, loc: Loc = ()) -> Location:
-        """Return the place of the value at ``loc``, or of its nearest parent that exists."""
+        """Return the place of the value at ``loc``, or of the nearest existing parent."""
         return self._place(_walk(self._root, loc)[1])
 
     def _place(self, node: yaml.Node | None) -> Location:
         return Location(self.shown, *position(node.start_mark if node else None))
 
     def source(self, loc: Loc) -> str:
-        """Return the scalar at ``loc`` as it was typed, without quotes; empty for anything else."""
+        """Return the scalar at ``loc`` as typed, without quotes; empty for other values."""
         node = _walk(self._root, loc)[1]
         return node.value if isinstance(node, yaml.ScalarNode) else ""
 
     def is_plain(self, loc: Loc) -> bool:
-        """Return whether the value at ``loc`` is a scalar that was typed without quotes."""
+        """Return whether the value at ``loc`` is a scalar typed without quotes."""
         node = _walk(self._root, loc)[1]
         return isinstance(node, yaml.ScalarNode) and not node.style
 
@@ -112,7 +112,7 @@ class Document:
 
 
 def leaves(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
-    """Yield every value that holds no others, with its place."""
+    """Yield all values without nested values, with their places."""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, tuple) else ()
     if not items:
         yield loc, data
@@ -121,7 +121,7 @@ def leaves(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
 
 
 def dotted_leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings under dotted keys, in their order; a key may come twice.
+    """Yield the values of nested mappings with dotted keys, in order; a key may occur twice.
 
     >>> list(dotted_leaves({"a": {"b": 1}, "a.b": 2}))
     [('a.b', 1), ('a.b', 2)]
@@ -134,7 +134,7 @@ def dotted_leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tup
 
 
 def read_yaml(content: bytes, shown: str = "") -> Document:
-    """Read one file's content; never raises, every problem ends up in the result.
+    """Parse the content of a file. Problems are in the result, never raised.
 
     Args:
         content: the file.
@@ -147,7 +147,7 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
 
     if len(content) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
-        return unreadable(1, 1, Code.file_too_large, message, "a run file takes a few kilobytes")
+        return unreadable(1, 1, Code.file_too_large, message, "split it; a run file has a few kilobytes")
     content = content.removeprefix(codecs.BOM_UTF8)
     try:
         text = content.decode()
@@ -157,7 +157,7 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         column = len(before.decode(errors="replace")) + 1
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
         return unreadable(line, column, Code.encoding, message, "save the file as UTF-8")
-    # A document that is no YAML keeps no text, so that nobody composes it to look up a place.
+    # An invalid document keeps no text, so that a lookup of a place does not parse it again.
     if FORBIDDEN.search(text):
         return Document("", shown, problems=list(_forbidden_characters(text, shown)))
     reader = _Reader(text, shown)
@@ -168,8 +168,8 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
     except yaml.MarkedYAMLError as error:
         last = syntax_problem(error, text, shown)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # The last two come from PyYAML's own scanner, at escapes such as "\U00110000".
-        hint = "put text that holds a backslash in single quotes"
+        # The last two come from PyYAML's scanner, for escapes such as "\U00110000".
+        hint = "put text with a backslash in single quotes"
         last = Diagnostic(Location(shown, 1, 1), Code.yaml_syntax, f"not valid YAML: {error}", hint)
     return Document("", shown, problems=[*reader.problems, last])
 
@@ -187,7 +187,7 @@ def _invisible(place: Location, match: re.Match[str]) -> Diagnostic:
 
 
 class _RefusedError(Exception):
-    """The end of reading at the first problem after which nothing sensible follows."""
+    """A problem after which parsing cannot continue."""
 
     def __init__(self, problem: Diagnostic) -> None:
         super().__init__(problem.message)
@@ -195,16 +195,16 @@ class _RefusedError(Exception):
 
 
 class _Reader:
-    """A reader of the events of one text, no deeper than ``MAX_DEPTH``."""
+    """A reader of the YAML events of a text, up to ``MAX_DEPTH`` levels."""
 
     def __init__(self, text: str, shown: str) -> None:
         self.shown = shown
         self.problems: list[Diagnostic] = []
-        # Half the time of `yaml.parse`, which is a generator around this.
+        # Twice as fast as `yaml.parse`, a generator around this.
         self._next: Callable[[], Any] = LOADER(text).get_event
 
     def document(self) -> Any:
-        """Return the value of the only document."""
+        """Return the value of the single document."""
         values: list[Any] = []
         for event in iter(self._next, None):
             if isinstance(event, yaml.DocumentStartEvent):
@@ -214,7 +214,7 @@ class _Reader:
         return values[0] if values else None
 
     def _value(self, event: Any, depth: int) -> Any:
-        """Return the value that begins with an event, ``depth`` levels down."""
+        """Return the value that begins with an event, at nesting level ``depth``."""
         if isinstance(event, yaml.ScalarEvent):
             if event.anchor or event.tag:
                 self._refuse_decoration(event)
@@ -252,7 +252,7 @@ class _Reader:
         return str(event.value)
 
     def _quoted(self, event: yaml.ScalarEvent) -> str:
-        """Return text in quotes, or a block of text: both can hold escapes of forbidden characters."""
+        """Return quoted or block text, which may contain escaped forbidden characters."""
         text: str = event.value
         match = FORBIDDEN.search(text)
         if match is None:
@@ -275,8 +275,8 @@ class _Reader:
 
     def _refuse(self, event: yaml.Event, what: str) -> NoReturn:
         remedy = (
-            "write the values out; data files do without anchors, aliases, merge keys, tags "
-            "and second documents"
+            "write the values out; data files do not support anchors, aliases, merge keys, tags "
+            "and several documents"
         )
         raise _RefusedError(self._problem(event, Code.yaml_feature, f"{what} is not read", remedy))
 
@@ -289,7 +289,7 @@ class _Reader:
 
 @lru_cache(maxsize=10_000)
 def plain_value(text: str) -> Any:
-    """Return the value of a scalar without quotes."""
+    """Return the value of an unquoted scalar."""
     if text in _NULL:
         return None
     if text in _BOOL:
@@ -301,10 +301,10 @@ def plain_value(text: str) -> Any:
 
 
 def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node | None]:
-    """Return the key node and the value node at ``loc``; parts that match nothing are skipped.
+    """Return the key node and the value node at ``loc``; parts without a match are skipped.
 
-    A location from pydantic also holds names of union branches, and ends in a key that is missing. A part
-    with dots also leads through nested mappings, ``a.b`` to ``{a: {b: 1}}``.
+    A location from pydantic also contains names of union branches, and can end in a missing key. A part with
+    dots also matches nested mappings: ``a.b`` matches ``{a: {b: 1}}``.
     """
     key = value = root
     for part in loc:
@@ -316,7 +316,7 @@ def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node
 
 
 def _look_up(mapping: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """Return the key node and the value node of a name, which may be that of a nested value."""
+    """Return the key node and the value node of a name, which may have dots for nested mappings."""
     pairs = _by_name(mapping)
     if name in pairs:
         return pairs[name]
@@ -327,7 +327,7 @@ def _look_up(mapping: yaml.MappingNode, name: str) -> tuple[yaml.Node, yaml.Node
     return None
 
 
-@lru_cache(maxsize=4)  # a file with many problems asks for many keys of one mapping
+@lru_cache(maxsize=4)  # a file with many problems looks up many keys of one mapping
 def _by_name(mapping: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    """Return the key and value nodes; of a duplicate key the last, which is the one that was read."""
+    """Return the key and value nodes by name; for a duplicate key the last, whose value was read."""
     return {key.value: (key, value) for key, value in mapping.value if isinstance(key, yaml.ScalarNode)}

@@ -1,4 +1,4 @@
-"""The likely mistake behind a syntax error of YAML, and the line that it is on."""
+"""The likely cause of a YAML syntax error, and its line."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 
     import yaml
 
-#: The beginning of a line with a key or an item of a list.
+#: The beginning of a line with a key or a list item.
 _LINE = re.compile(
     r"(?P<indent> *)(?P<dashes>(?:- +)*)(?P<key>[\w./+'\"-]*[\w'\"]):(?: +(?P<value>[^#\s].*)?)?$"
 )
 _ITEM = re.compile(r"(?P<indent> *)- ")
-#: What may come before the colon of a key.
+#: The allowed text before the colon of a key.
 _BEFORE = re.compile(r" *(?:- +)*[\w./+'\"-]*")
-#: A key with its value right after the colon.
+#: A key with its value directly after the colon.
 _NO_SPACE = re.compile(r" *(?:- )*[A-Za-z_][\w.]*:(?=[^\s:/])")
 _NO_SPACE_AFTER = ("a colon without a space after it", "put a space after it")
 
 
 class _Line(NamedTuple):
-    """A line with a key or an item.
+    """A line with a key or a list item.
 
     Attributes:
-        number: from 1.
-        start: the spaces before it.
-        level: the spaces and dashes before its key; ``start`` for an item without one.
-        name: its key; empty for an item without one.
-        has_value: whether something follows the key.
+        number: the line number, from 1.
+        start: the number of spaces before the text.
+        level: the number of spaces and dashes before the key; ``start`` for an item without a key.
+        name: the key; empty for an item without a key.
+        has_value: whether the key has a value on the line.
     """
 
     number: int
@@ -43,19 +43,19 @@ class _Line(NamedTuple):
 
     @property
     def is_item(self) -> bool:
-        """True where it begins with a dash."""
+        """True if the line begins with a dash."""
         return self.level > self.start or not self.name
 
 
 class _Misplaced(NamedTuple):
-    """A line with other spaces before it than the lines beside it."""
+    """A line with a different indentation from its neighbours."""
 
     line: _Line
     wanted: int
 
 
 def _lines_in(text: list[str]) -> Iterator[_Line]:
-    """Yield the lines with keys and items; others are comments, or continue a value."""
+    """Yield the lines with keys and items; other lines are comments or continue a value."""
     for number, line in enumerate(text, 1):
         if match := _LINE.match(line):
             start, level = len(match["indent"]), match.start("key")
@@ -66,7 +66,7 @@ def _lines_in(text: list[str]) -> Iterator[_Line]:
 
 
 def _misplaced(text: list[str], noticed: int) -> _Misplaced | None:
-    """Return the line whose indentation is wrong, where a parser noticed that on this line or the next."""
+    """Return the line with the wrong indentation that a parser reported at line ``noticed``, or None."""
     lines = list(_lines_in(text))
     index = next((index for index, line in enumerate(lines) if line.number == noticed), 0)
     if not index:
@@ -83,7 +83,7 @@ def _misplaced(text: list[str], noticed: int) -> _Misplaced | None:
 
 
 def _too_shallow(line: _Line, before: list[_Line], after: list[_Line]) -> _Misplaced | None:
-    """Return the line that is wrong where one has fewer spaces than the line above it."""
+    """Return the wrong line if ``line`` has fewer spaces than the line above it, or None."""
     open_levels: list[tuple[int, bool, _Line]] = []
     members: dict[int, int] = {}
     for other in before:
@@ -107,16 +107,16 @@ def _too_shallow(line: _Line, before: list[_Line], after: list[_Line]) -> _Mispl
 
 
 def _wrong_indentation(wrong: _Misplaced) -> tuple[tuple[int, int], str, str]:
-    """Return place, message and remedy of a line that is out of line."""
+    """Return the place, message and remedy for a line with wrong indentation."""
     line, wanted = wrong
     what = repr(line.name) if line.name else "the item"
-    message = f"{what} is indented by {line.start}, and what is beside it by {wanted}"
+    message = f"{what} is indented by {line.start}, but the lines next to it by {wanted}"
     remedy = f"put {counted(wanted, 'space')} before it" if wanted else "put no space before it"
     return (line.number, line.start + 1), message, remedy
 
 
 def _stray_colon(lines: list[str], noticed: tuple[int, int]) -> tuple[tuple[int, int], str, str]:
-    """Return place, message and remedy of a colon where YAML expects none."""
+    """Return the place, message and remedy for an unexpected colon."""
     number, column = noticed
     above = _NO_SPACE.match(lines[number - 2]) if number > 1 else None
     if above and _BEFORE.fullmatch(lines[number - 1][: column - 1]):
@@ -125,10 +125,10 @@ def _stray_colon(lines: list[str], noticed: tuple[int, int]) -> tuple[tuple[int,
 
 
 def syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnostic:
-    """Return the likely mistake behind a syntax error.
+    """Return the likely cause of a syntax error.
 
-    The mistake is not always where the parser noticed it. PyYAML and libyaml agree on places and not on
-    wording, so the kinds are told apart by what both say.
+    The mistake is not always at the place that the parser reports. PyYAML and libyaml agree on places but not
+    on wording, so this compares only words that both use.
     """
 
     def explain(place: tuple[int, int], message: str, remedy: str) -> Diagnostic:
@@ -136,7 +136,7 @@ def syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagno
 
     lines = text.splitlines() or [""]
     noticed = position(error.problem_mark or error.context_mark)
-    if noticed[0] > len(lines):  # at the end of the text, which people look for on its last line
+    if noticed[0] > len(lines):  # report the end of the text on its last line
         noticed = len(lines), len(lines[-1]) + 1
     began = position(error.context_mark or error.problem_mark)
     problem, context = error.problem or "", error.context or ""
@@ -148,15 +148,13 @@ def syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagno
     if found == "\t" or "tab character" in problem:
         return explain(noticed, "a tab cannot indent YAML", "use spaces")
     if "escape" in problem or "hexdecimal" in problem or "Unicode character code" in problem:
-        return explain(noticed, "a backslash that means nothing here", "double it, or use single quotes")
+        return explain(noticed, "invalid escape sequence", "double the backslash, or use single quotes")
     if "quoted scalar" in context:
         return explain(began, "the quote that opens here is never closed", "close it")
     if "flow node" in context:
-        return explain(noticed, "a value is missing before this place", "close every bracket and quote")
+        return explain(noticed, "a value is missing here", "close every bracket and quote")
     if "flow" in context:
-        return explain(
-            began, "the bracket that opens here is not closed where it should be", "close it, or add a comma"
-        )
+        return explain(began, "the bracket that opens here is not closed", "close it, or add a comma")
     if "expected ':'" in problem and (match := _NO_SPACE.match(lines[began[0] - 1])):
         return explain((began[0], match.end()), *_NO_SPACE_AFTER)
     if "expected ':'" in problem:
@@ -167,12 +165,12 @@ def syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagno
         return explain(noticed, f"text cannot begin with {found!r}", "put it in quotes")
     if "block mapping" in context or "block collection" in context:
         at_start = not lines[noticed[0] - 1][: noticed[1] - 1].strip()
-        remedy = "indent the keys of one level alike" if at_start else "close each quote and bracket once"
+        remedy = "indent all keys of a level alike" if at_start else "close each quote and bracket once"
         return explain(noticed, "this does not belong to the keys above it", remedy)
     message = " ".join(part for part in (problem, context) if part)
     return explain(noticed, f"not valid YAML: {message}", "")
 
 
 def position(mark: Any) -> tuple[int, int]:
-    """Return line and column, counted from 1, of a mark of PyYAML or libyaml; they share no base class."""
+    """Return the line and column, from 1, of a mark of PyYAML or libyaml, which share no base class."""
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)

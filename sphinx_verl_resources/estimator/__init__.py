@@ -2,12 +2,12 @@
 
 In the order of one estimate:
 
-- A ``request`` is resolved (``resolve``) into ``settings``; ``reading``, ``tokens`` and ``versions`` help.
+- ``resolve`` turns a ``request`` into ``settings``, with ``reading``, ``tokens`` and ``versions``.
 - ``parameters`` and ``shape``: the sizes of the model.
-- ``allocations``, and those of each role: ``fsdp``, ``megatron``, and of the rollout ``engine``.
-- ``phases`` adds them up, ``estimate`` takes the peak with its range and verdict, ``suggestions`` lowers it.
+- ``allocations``: the base; ``fsdp`` and ``megatron`` for each role, ``engine`` for the rollout engine.
+- ``phases`` adds them up, ``estimate`` finds the peak, its range and the verdict, ``suggestions`` lowers it.
 
-Many estimates: ``tasks``, ``sweeps``. Recorded ones: ``recorded``, ``backtest``.
+Many estimates: ``tasks``, ``sweeps``. Recorded runs and cases: ``recorded``, ``backtest``.
 Fine-tuning without verl: ``training``.
-What pages and programs ask: ``queries`` and ``export``, about a ``context``.
+For pages and programs: ``queries`` and ``export``, with a ``context``.
 """

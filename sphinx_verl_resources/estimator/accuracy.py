@@ -1,7 +1,7 @@
-"""The record of accuracy: how far off the estimator is for each kind of runs, and the ranges that follow.
+"""The record of accuracy: the estimator's errors for each kind of run, and the ranges that follow from them.
 
-Whatever is fitted to cases is judged on cases of other sources: a source is left out, the rest are fitted,
-and the errors of the source left out are counted.
+Fitted values are judged on cases of other sources: leave one source out, fit the rest, and count the errors
+on the source that was left out.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from .backtest import Score
     from .registries import Registries
 
-#: The share of measured values that a range is to hold.
+#: The share of measured values that ranges should contain.
 COVERAGE = 0.9
-#: The values that ``LOGITS_IN_LOGS`` is chosen from: what is traced, and more.
+#: The candidates for ``LOGITS_IN_LOGS``: the traced value and larger ones.
 CANDIDATES = (8, 9, 10, 11, 12)
-#: With fewer cases of other sources, those of the kinds below decide the width of a range.
+#: For a kind with fewer cases, the cases of these kinds together decide the width of a range.
 _FEWEST, _OF_VERL = 4, (FSDP, FSDP_TODAY, MEGATRON)
-#: No range is wider or narrower than this.
+#: The bounds of the widening.
 _WIDEST, _NARROWEST = 8.0, 0.25
 
 
 def summaries(scores: Iterable[Score]) -> tuple[Accuracy, ...]:
-    """Return the errors of each kind that has any; cases that are contested or not scored do not count."""
+    """Return the errors of each kind that has any, without contested and unscored cases."""
     compared = [item for item in scores if item.case.is_scored and item.deviation is not None]
     needed = {item.case.id: needed_widening(item) for item in compared}
     kinds = {kind: [item for item in compared if item.group == kind] for kind in CASE_GROUPS}
@@ -72,7 +72,7 @@ def _summary(
 
 
 def _parts(scores: Iterable[Score]) -> tuple[AccuracyPart, ...]:
-    """Return how far off the estimator is for runs of verl that are alike."""
+    """Return the errors for groups of similar runs of verl."""
     errors: dict[tuple[bool, bool, bool], list[float]] = {}
     for item in scores:
         if isinstance(item.estimate, Estimate) and item.group != EASYR1:
@@ -90,7 +90,7 @@ def _parts(scores: Iterable[Score]) -> tuple[AccuracyPart, ...]:
 
 
 def source_of(case: Case) -> str:
-    """Name the source of a case: cases from the same document or directory of logs are not independent."""
+    """Return the source of a case: cases from the same document or directory of logs are not independent."""
     source = case.source
     if source is None:
         return case.id
@@ -105,7 +105,7 @@ def _others(scores: Iterable[Score], source: str) -> list[Score]:
 
 
 def needed_widening(item: Score) -> float:
-    """Return the smallest widening with which the range of a case holds what was observed."""
+    """Return the smallest widening with which the range of a case contains the observed value."""
     low, high = 0.0, _WIDEST
     for _ in range(20):
         middle = (low + high) / 2
@@ -128,7 +128,7 @@ def _half_width(item: Score, widening: float) -> float:
 
 
 def _widening(own: Sequence[Score], everything: Sequence[Score], needed: dict[str, float]) -> float:
-    """Return the smallest widening with which 90 % of the ranges hold what was observed."""
+    """Return the smallest widening with which 90 % of the ranges contain the observed value."""
     cases = own if len(own) >= _FEWEST else [item for item in everything if item.group in _OF_VERL]
     ordered = sorted(needed[item.case.id] for item in cases)
     found = ordered[math.ceil(COVERAGE * len(ordered)) - 1] if ordered else 1.0
@@ -168,12 +168,12 @@ def accuracy_of(
     registries: Registries,
     progress: Progress = no_progress,
 ) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
-    """Score every case with the ranges that the cases themselves give, and return the record of accuracy.
+    """Score every case with ranges fitted to these cases, and return the scores and the record of accuracy.
 
     Args:
         cases: the observations.
         registries: the registries; their record of accuracy is not used.
-        progress: shows how many cases are done.
+        progress: reports progress over the cases.
     """
     found = tuple(map(_rounded, summaries(score(case, registries) for case in progress(cases, "cases"))))
     refitted = replace(registries, accuracy=Registry(found))

@@ -1,4 +1,4 @@
-"""Settings read again: searches change a few keys of a run, and most fields stay as they were."""
+"""Read only the settings that changed: a search changes a few keys of a run at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def settings_again(found: Settings, reader: Reader, keys: frozenset[str]) -> Settings:
-    """Return the settings of a request that differs from that of other settings in some keys only.
+    """Return the settings of a request that differs from an earlier request in a few keys only.
 
     Args:
-        found: the other settings.
-        reader: of the request.
-        keys: those that differ, none of which decides the GPUs, the backend, or which roles there are.
+        found: the settings of the earlier request.
+        reader: the reader of the new request.
+        keys: the keys that differ; none of them decides the GPUs, the backend or the roles.
     """
     reader.gpus, reader.backend = found.gpus, found.actor.backend
     actor = _role(found.actor, reader, OF_ACTOR, keys)

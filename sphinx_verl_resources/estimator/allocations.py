@@ -1,4 +1,4 @@
-"""Allocations: the memory of one GPU, piece by piece, and the kinds of pieces that there are."""
+"""Allocations: the memory of one GPU, piece by piece, and the kinds of pieces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Kind(Enum):
         key: its name for programs; that of a critic's begins with ``critic-``.
         category: its use.
         label: its name for people.
-        critic_label: the same for a critic's. In many languages "Critic:" does not simply go before a name.
+        critic_label: the name for a critic's, in full: many languages cannot simply put "Critic:" before it.
     """
 
     WEIGHTS = "weights", Category.WEIGHTS, N_("Weights"), N_("Critic: weights")
@@ -39,8 +39,8 @@ class Kind(Enum):
     UNDIVIDED_GRADIENTS = (
         "undivided-gradients",
         Category.GRADIENTS,
-        N_("Undivided gradients"),
-        N_("Critic: undivided gradients"),
+        N_("Unsharded gradients"),
+        N_("Critic: unsharded gradients"),
     )
     ROOT_GRADIENT = (
         "root-gradient",
@@ -49,7 +49,7 @@ class Kind(Enum):
         N_("Critic: gradient of embedding and head, in 16 and 32 bits"),
     )
     HEAD_GRADIENT = "head-gradient", Category.GRADIENTS, N_("Gradient of the head")
-    FUSED_HEAD_GRADIENT = "fused-head-gradient", Category.GRADIENTS, N_("Gradient of the head, in the kernel")
+    FUSED_HEAD_GRADIENT = "fused-head-gradient", Category.GRADIENTS, N_("Gradient of the head, fused kernel")
 
     OPTIMIZER_STATES = (
         "optimizer-states",
@@ -78,38 +78,38 @@ class Kind(Enum):
     STEP_BUFFER = (
         "step-buffer",
         Category.OPTIMIZER,
-        N_("Buffer of the step"),
-        N_("Critic: buffer of the step"),
+        N_("Optimizer step buffer"),
+        N_("Critic: optimizer step buffer"),
     )
-    HOST_OPTIMIZER = "host-optimizer", Category.OPTIMIZER, N_("Optimizer on the host")
+    HOST_OPTIMIZER = "host-optimizer", Category.OPTIMIZER, N_("Host optimizer")
 
     GATHERED_ROOT = (
         "gathered-root",
         Category.GATHERED,
-        N_("Embedding and head, gathered"),
-        N_("Critic: embedding and head, gathered"),
+        N_("Gathered embedding and head"),
+        N_("Critic: gathered embedding and head"),
     )
     REFERENCE_ROOT = (
         "reference-root",
         Category.GATHERED,
-        N_("Reference policy: embedding and head, gathered"),
+        N_("Reference policy: gathered embedding and head"),
     )
     GATHERED_LAYERS = (
         "gathered-layers",
         Category.GATHERED,
-        N_("Layers, gathered"),
-        N_("Critic: layers, gathered"),
+        N_("Gathered layers"),
+        N_("Critic: gathered layers"),
     )
     GATHERED_LAYER = (
         "gathered-layer",
         Category.GATHERED,
-        N_("Layer at work, gathered"),
-        N_("Critic: layer at work, gathered"),
+        N_("Gathered layer, in use"),
+        N_("Critic: gathered layer, in use"),
     )
-    SUMMONED_LAYER = "summoned-layer", Category.GATHERED, N_("One layer, whole")
-    SUMMONED_MODEL = "summoned-model", Category.GATHERED, N_("The whole model")
+    SUMMONED_LAYER = "summoned-layer", Category.GATHERED, N_("One full layer")
+    SUMMONED_MODEL = "summoned-model", Category.GATHERED, N_("Full model")
     STATE_DICT = "state-dict", Category.GATHERED, N_("Copy of the weights in the state dict")
-    LARGEST_TENSOR = "largest-tensor", Category.GATHERED, N_("Largest tensor, whole")
+    LARGEST_TENSOR = "largest-tensor", Category.GATHERED, N_("Largest full tensor")
 
     LAYER_INPUTS = "layer-inputs", Category.ACTIVATIONS, N_("Layer inputs"), N_("Critic: layer inputs")
     OFFLOADED_INPUTS = "layer-inputs", Category.ACTIVATIONS, N_("Offloaded layer inputs")
@@ -118,8 +118,8 @@ class Kind(Enum):
     WORKING_SET = (
         "working-set",
         Category.ACTIVATIONS,
-        N_("Layer at work, activations"),
-        N_("Critic: layer at work, activations"),
+        N_("Activations of the current layer"),
+        N_("Critic: activations of the current layer"),
     )
     LAST_HIDDEN = "last-norm", Category.ACTIVATIONS, N_("Last hidden states")
     LOGITS = "logits", Category.LOGITS, N_("Logits and loss")
@@ -130,7 +130,7 @@ class Kind(Enum):
     ROLLOUT_POOL = "rollout-pool", Category.ROLLOUT_ENGINE, N_("Rollout engine: weights and KV cache")
     ROLLOUT_CACHE = "rollout-pool", Category.ROLLOUT_ENGINE, N_("Rollout engine: KV cache")
     CUDA_GRAPHS = "cuda-graphs", Category.ROLLOUT_ENGINE, N_("CUDA graphs")
-    BUCKET = "bucket", Category.ROLLOUT_ENGINE, N_("Bucket for weights")
+    BUCKET = "bucket", Category.ROLLOUT_ENGINE, N_("Weight transfer bucket")
     SLEEPING_WEIGHTS = (
         "sleeping-weights",
         Category.ROLLOUT_ENGINE,
@@ -139,9 +139,9 @@ class Kind(Enum):
 
     CUDA_CONTEXT = "context", Category.RUNTIME_OVERHEAD, N_("CUDA context")
     COMMUNICATORS = "communicators", Category.RUNTIME_OVERHEAD, N_("Communicators")
-    EXCHANGE_BUFFERS = "exchange-buffers", Category.RUNTIME_OVERHEAD, N_("Buffers of the exchange of tokens")
+    EXCHANGE_BUFFERS = "exchange-buffers", Category.RUNTIME_OVERHEAD, N_("Token exchange buffers")
     ENGINE_CONTEXT = "engine-context", Category.RUNTIME_OVERHEAD, N_("CUDA context of the engine")
-    UNEVEN_CACHE = "uneven-cache", Category.RUNTIME_OVERHEAD, N_("Blocks kept for uneven experts")
+    UNEVEN_CACHE = "uneven-cache", Category.RUNTIME_OVERHEAD, N_("Cached blocks, uneven experts")
     FRAGMENTATION = "fragmentation", Category.RUNTIME_OVERHEAD, N_("Fragmentation")
     HOST_PROCESSES = "base", Category.RUNTIME_OVERHEAD, HOST_BASE.name
 
@@ -158,20 +158,20 @@ class Ends(NamedTuple):
 
 
 class Allocation(NamedTuple):
-    """One thing in the memory of one GPU, made by ``allocate``.
+    """One piece of memory on one GPU, made by ``allocate``.
 
-    An estimate makes some dozens of them, and most are never shown: the formula is made on demand.
+    An estimate makes dozens of them, most of which are never shown: the formula is made on demand.
 
     Attributes:
-        kind: decides names and category.
-        evidence: of the formula.
-        size: bytes.
-        variables: symbols and values that are multiplied.
-        each: bytes that the product is multiplied with; None where a variable is in bytes.
-        sharers: how many share the result.
-        name_of_sharers: ``GPUs``, or what else they are.
-        critic: it is a critic's.
-        spread: how sure the size is.
+        kind: its kind, which decides names and category.
+        evidence: the evidence for the formula.
+        size: its size in bytes.
+        variables: the factors, as symbols and values.
+        each: bytes per unit of the product; None if a variable is in bytes.
+        sharers: the number of GPUs or ranks that share the product.
+        name_of_sharers: their name, ``GPUs`` for example.
+        critic: whether it belongs to the critic.
+        spread: the range of the size.
     """
 
     kind: Kind
@@ -199,10 +199,10 @@ class Allocation(NamedTuple):
         return Component(self.key, label, self.kind.category, formula, self.evidence)
 
     def ends(self, widening: float) -> Ends:
-        """Return both ends of the size; a widening of 2 doubles their distances from it.
+        """Return both ends of the range; a widening of 2 doubles their distance from the size.
 
-        What lies outside the training process is not widened: engines keep to their budget, and cases whose
-        training differs from what is computed say nothing about contexts and communicators.
+        Only allocations of the training process are widened: engines keep to their budget, and errors in the
+        training process are no evidence about contexts and communicators.
 
         >>> allocate(Kind.LOGITS, "assumed", {"tokens": 1000}, 10, spread=Spread(0.75, 1.5)).ends(2)
         Ends(low=5000.0, high=20000.0)
@@ -222,10 +222,10 @@ class Update(NamedTuple):
     """The moments of an update, without the tensors as wide as the vocabulary.
 
     Attributes:
-        loss: all layers have been computed.
+        loss: after the forward pass of all layers.
         at_head: the backward pass of the output head.
         backward: the widest other moment of the backward pass.
-        step: of the optimizer.
+        step: the optimizer step.
     """
 
     loss: Allocations
@@ -234,7 +234,7 @@ class Update(NamedTuple):
     step: Allocations
 
 
-#: Makes a named tuple three times as fast as its constructor.
+#: Three times as fast as the constructor of a named tuple.
 _new_tuple: Any = tuple.__new__
 _SIZE: Callable[[Allocation], float] = attrgetter("size")
 
@@ -249,12 +249,12 @@ def allocate(
     critic: bool = False,
     spread: Spread = EXACT,
 ) -> Allocation:
-    """Multiply the variables and the bytes of each, and divide by those that share the result.
+    """Return the allocation of a product: variables × bytes of each ÷ sharers.
 
     >>> allocate(Kind.GRADIENTS, "exact", {"parameters": 1000}, 4, 8).size
     500.0
     """
-    size = 1.0  # in the order of the formula, whose result is the same then
+    size = 1.0  # multiply in the order of the formula, so that both give exactly the same result
     for value in variables.values():
         size *= value
     if each is not None:
@@ -269,7 +269,7 @@ def allocate(
 def of_constant(
     kind: Kind, constant: Constant, variables: Mapping[str, float], sharers: float = 1
 ) -> Allocation:
-    """Multiply the variables with a constant, whose evidence and range the allocation has.
+    """Return the allocation of variables × a constant, with the constant's evidence and range.
 
     >>> from sphinx_verl_resources.estimator.constants import LAST_NORM
     >>> of_constant(Kind.LAST_HIDDEN, LAST_NORM, {"tokens": 1000, "hidden size": 10}).size
@@ -279,7 +279,7 @@ def of_constant(
 
 
 def fixed(kind: Kind, symbol: str, constant: Constant) -> Allocation:
-    """Return an allocation that is one constant.
+    """Return an allocation with the size of a constant.
 
     >>> fixed(Kind.HOST_PROCESSES, "base", HOST_BASE).component.formula.symbols
     'base'
@@ -295,14 +295,13 @@ def size_of(allocations: Allocations) -> float:
 def ends_of(allocations: Allocations, widening: float, counted: float) -> Ends:
     """Return both ends of the sum of allocations.
 
-    What is wrong with one allocation of a category is wrong with all of them, so within a category the
-    distances add up. Categories are independent of each other, so their distances add up as squares. So does
-    a share for tensors without a formula.
+    Allocations of one category share their errors, so their distances add up. Categories are independent, so
+    their distances add up as squares, as does the share for tensors without a formula.
 
     Args:
-        allocations: on one GPU at one moment.
-        widening: factor on all distances.
-        counted: bytes of the training process, of which ``UNMODELLED`` is a share.
+        allocations: the allocations on one GPU at one moment.
+        widening: the factor on all distances.
+        counted: bytes of the training process; ``UNMODELLED`` is a share of them.
 
     >>> logits = allocate(Kind.LOGITS, "assumed", {"tokens": 30}, 1, spread=Spread(0.9, 1.1))
     >>> graphs = allocate(Kind.CUDA_GRAPHS, "assumed", {"graphs": 40}, spread=Spread(0.9, 1.1))

@@ -1,4 +1,4 @@
-"""The estimator compared with recorded cases."""
+"""Comparison of the estimator with recorded cases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GROUPS: Mapping[str, str] = {
     OTHER: N_("verl with FSDP: experts, vision, a critic"),
 }
 _TORCH_COUNTERS = {"torch-allocated", "torch-allocated-with-pool"}
-#: Counters that no computed figure corresponds to.
+#: Counters without a corresponding computed figure.
 _NOT_COMPARED = {"torch-static", "torch-reserved"}
 
 
@@ -46,15 +46,15 @@ class Score:
     """One case, computed and observed. Sizes are bytes per GPU.
 
     Attributes:
-        case: as recorded.
-        estimate: None where there is none.
-        error: the reason why there is none.
+        case: the recorded case.
+        estimate: its estimate; None if there is none.
+        error: the reason for a missing estimate.
         group: a key of ``GROUPS``.
-        figure: the computed figure that the observed value is compared with.
-        computed: that figure; None where nothing is compared.
+        figure: the computed figure that corresponds to the observed value.
+        computed: the value of this figure; None if nothing is compared.
         low, high: its range.
         observed: the measured value.
-        compared: the estimate, or that of the one phase that was measured.
+        compared: the estimate, restricted to the measured phase if the case has only one.
     """
 
     case: Case
@@ -70,7 +70,7 @@ class Score:
 
     @property
     def deviation(self) -> float | None:
-        """Computed over observed, less one; None where either is missing or not finite."""
+        """The relative error, computed ÷ observed - 1; None if either is missing or not finite."""
         if self.computed is None or not self.observed:
             return None
         deviation = self.computed / self.observed - 1
@@ -78,7 +78,7 @@ class Score:
 
     @property
     def inside(self) -> bool | None:
-        """True where the observed value is in the range; None without one."""
+        """True if the observed value is in the range; None if nothing is compared."""
         if self.deviation is None or self.low is None or self.high is None or self.observed is None:
             return None
         return self.low <= self.observed <= self.high
@@ -90,7 +90,7 @@ class Score:
 
     @property
     def agrees(self) -> bool | None:
-        """True if the verdict does not contradict the outcome; None where either is unknown."""
+        """True if the verdict is compatible with the outcome; None if either is unknown."""
         if self.case.outcome is None or self.verdict == "unknown":
             return None
         if self.case.outcome == "oom":
@@ -99,7 +99,7 @@ class Score:
 
 
 def score(case: Case, registries: Registries) -> Score:
-    """Estimate one case and compare it with what was observed."""
+    """Estimate one case and compare it with the observed value."""
     measured = case.measured
     kind = measured.counter_kind if measured else None
     figure: Figure = "counter" if _is_training(case) or kind in _TORCH_COUNTERS else "peak"
@@ -125,7 +125,7 @@ def _is_training(case: Case) -> bool:
 
 
 class Outcomes(NamedTuple):
-    """The cases with one verdict, by what happened.
+    """The number of cases with one verdict, by outcome.
 
     Attributes:
         ran: cases that ran.
@@ -137,9 +137,9 @@ class Outcomes(NamedTuple):
 
 
 def verdict_counts(scores: Iterable[Score]) -> dict[Verdict, Outcomes]:
-    """Return the scored runs of verl by verdict and outcome; one without an estimate is unknown.
+    """Count the scored runs of verl by verdict and outcome; those without an estimate count as unknown.
 
-    Plain fine-tuning is left out: its cases take a small part of their GPU, so that every one of them fits.
+    Plain fine-tuning is left out: its cases use a small part of their GPU, so all of them fit.
     """
     found = Counter(
         (item.verdict, item.case.outcome == "oom")
@@ -151,25 +151,24 @@ def verdict_counts(scores: Iterable[Score]) -> dict[Verdict, Outcomes]:
 
 # -- the largest batch that ran
 
-#: The scripts that list batch sizes do not record sequence lengths; this case has the same data and limits.
+#: Scripts that list batch sizes record no sequence lengths; this case has the same data and limits.
 LENGTHS_OF = "verl-data-gsm8k-qwen2.5-7b-grpo-lora"
 _BATCHES = ("data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size")
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """The largest batch that ran, and the largest that is computed to fit.
+    """The largest batch that ran, and the largest that fits by the estimate.
 
-    Some launch scripts list the batch sizes that were tried. The largest that ran is a boundary, which an
-    estimate can be compared with.
+    Some launch scripts list the batch sizes that were tried.
 
     Attributes:
-        name: of the search.
-        case: the largest that ran.
+        name: the name of the search.
+        case: the case with the largest batch that ran.
         recorded: its sequences per GPU and micro-batch.
-        computed: the most whose peak is within the GPU's memory.
-        peak: bytes per GPU, computed at the recorded one.
-        capacity: bytes that the GPU offers.
+        computed: the largest number of sequences whose peak is within the GPU's memory.
+        peak: the computed peak with the recorded number, in bytes per GPU.
+        capacity: the GPU's capacity in bytes.
     """
 
     name: str
@@ -181,12 +180,12 @@ class Boundary:
 
     @property
     def deviation(self) -> float:
-        """Computed over recorded, less one."""
+        """The relative error, computed ÷ recorded - 1."""
         return self.computed / self.recorded - 1
 
 
 def boundaries(cases: Iterable[Case], registries: Registries) -> tuple[Boundary, ...]:
-    """Return every boundary among the cases, at the lengths of ``LENGTHS_OF``."""
+    """Return every boundary among the cases, computed with the lengths of ``LENGTHS_OF``."""
     known = {case.id: case for case in cases}
     lengths = known.get(LENGTHS_OF)
     if lengths is None or lengths.observed_tokens is None:

@@ -1,4 +1,4 @@
-"""The numbers of the estimator that do not follow from a shape: name, range, evidence and source.
+"""The estimator's constants, which do not follow from a model's shape: name, range, evidence and source.
 
 Sizes are bytes unless the unit says otherwise.
 """
@@ -31,13 +31,13 @@ class Constant:
     """One number.
 
     Attributes:
-        name: for people.
-        value: used in formulas.
+        name: its name for people.
+        value: the value in formulas.
         low: the smallest value that the evidence allows.
-        high: the largest.
-        unit: of all three.
-        evidence: how well it is known.
-        source: where it comes from.
+        high: the largest value that the evidence allows.
+        unit: the unit of all three.
+        evidence: the kind of evidence.
+        source: the source of the evidence.
     """
 
     name: str
@@ -54,8 +54,8 @@ class Constant:
         return Spread(self.low / self.value, self.high / self.value)
 
 
-_PER_LOGIT = "bytes a token and vocabulary entry"
-_PER_HIDDEN = "bytes a token and hidden unit"
+_PER_LOGIT = "bytes per token and vocabulary entry"
+_PER_HIDDEN = "bytes per token and hidden unit"
 _TRACED = "traced (make oracle)"
 
 UNMODELLED = Constant(
@@ -63,30 +63,31 @@ UNMODELLED = Constant(
     0.04,
     0.02,
     0.07,
-    "of what the training process allocates, either way",
+    "of the training process's allocations, in both directions",
     "measured",
-    "logs of verl 0.8 and later in which next to everything is exact are 2 to 7 % off: a first step without "
-    "states of Adam, small tensors, moments between those that are computed",
+    "logs of verl 0.8 and later whose formulas are almost all exact are 2 to 7 % off: a first step without "
+    "Adam states, small tensors, moments between the computed ones",
 )
 LOGITS_TRACED = Constant(
-    "logits, their gradients and entropy over what was traced",
+    "logits, their gradients and entropy, relative to the traced size",
     1,
     1,
     1.25,
     "times",
     "measured",
-    f"{_TRACED}; without flash-attention's cross-entropy, or where torch.compile does not fuse everything, "
-    "one more copy in 16 bits",
+    f"{_TRACED}; one more copy in 16 bits without flash-attention's cross-entropy, or if torch.compile does "
+    "not fuse everything",
 )
 LOGITS_IN_LOGS = Constant(
-    "logits and entropy, update, until v0.7.1, of a log",
+    "logits and entropy in the update, for logs until v0.7.1",
     10,
     9,
     11,
     _PER_LOGIT,
     "measured",
-    "fitted to seven logs; the accuracy page judges each by the others. The trace gives 8. PyTorch's counter "
-    "is never reset, so a log shows the peak of its longest step and the lengths of another",
+    "fitted to seven logs; the accuracy page tests each log on a fit to the others. The trace gives 8. "
+    "PyTorch's counter is never reset, so a log shows the peak of its longest step next to the lengths of "
+    "another",
 )
 LOGITS_FUSED_LOSS = Constant(
     "logits, fused cross-entropy in fp32",
@@ -104,7 +105,7 @@ LOGITS_TORCH_LOSS = Constant(
     16,
     _PER_LOGIT,
     "assumed",
-    "counted: float copy, shifted copy and softmax",
+    "counted: fp32 copy, shifted copy and softmax",
 )
 LOGITS_CHUNKED_LOSS = Constant(
     "logits, loss over chunks",
@@ -113,7 +114,7 @@ LOGITS_CHUNKED_LOSS = Constant(
     4,
     _PER_LOGIT,
     "assumed",
-    "counted: the chunks' logits in 16 bits all exist, and their gradients",
+    "counted: the logits of all chunks in 16 bits, and their gradients",
 )
 LOSS_HIDDEN = Constant(
     "last hidden states at the loss, fused norm", 4, 4, 8, _PER_HIDDEN, "measured", "the same rows"
@@ -125,7 +126,7 @@ LAST_NORM = Constant(
     8,
     _PER_HIDDEN,
     "measured",
-    f"{_TRACED}: in fp32, normalised, and the output",
+    f"{_TRACED}: the fp32 copy, the normalised states and the output",
 )
 LAST_NORM_MEGATRON = Constant(
     "last hidden states at the loss, Megatron",
@@ -164,13 +165,13 @@ COMPILED = Constant(
     "torchtune-3.2-3B-280 to -283",
 )
 GATHERED_LAYER = Constant(
-    "layers that FSDP has gathered at the same time, over what was traced",
+    "layers that FSDP gathers at the same time, relative to the traced size",
     1,
     0.5,
     1.5,
     "times",
     "measured",
-    f"{_TRACED}: while a layer computes; less without prefetching, more while its gradient is divided",
+    f"{_TRACED} while a layer computes; less without prefetching, more while its gradient is sharded",
 )
 WIDTHS = Constant(
     "activations of a dense layer",
@@ -179,7 +180,7 @@ WIDTHS = Constant(
     1.05,
     "times",
     "measured",
-    f"{_TRACED}: within 2 %; kernels of other versions keep other copies",
+    f"{_TRACED}: within 2 %; kernels of other versions keep different copies",
 )
 MEGATRON_WIDTHS = Constant(
     "activations of Megatron's dense layers",
@@ -188,7 +189,7 @@ MEGATRON_WIDTHS = Constant(
     1.15,
     "times",
     "assumed",
-    "what the autograd functions of Megatron-Core and TransformerEngine save, read and not traced",
+    "read from the autograd functions of Megatron-Core and TransformerEngine, not traced",
 )
 UNUSUAL_WIDTHS = Constant(
     "activations of layers with experts, of latent or linear attention, of vision towers",
@@ -197,49 +198,55 @@ UNUSUAL_WIDTHS = Constant(
     1.3,
     "times",
     "assumed",
-    "experts are traced, but tokens are not spread evenly; the others are read off similar layers",
+    "experts are traced, but their tokens are unevenly spread; the others are inferred from similar layers",
 )
 EXPERT_IMBALANCE = Constant(
-    "tokens of the fullest expert group over the mean", 1.2, 1, 1.5, "times", "assumed", "no measurement"
+    "tokens of the fullest expert group, relative to the mean",
+    1.2,
+    1,
+    1.5,
+    "times",
+    "assumed",
+    "no measurement",
 )
 LENGTH_SPREAD = Constant(
-    "fullest micro-batch: spread over the square root of its sequences",
+    "excess of the fullest micro-batch over the mean, times the square root of its sequences",
     1,
     0.5,
     1.5,
     "of the mean length",
     "assumed",
-    "a standard deviation of half the mean, two deviations above it; in the seven logs the fullest rank of a "
-    "step holds up to 1.16 times the mean, and micro-batches vary more",
+    "two standard deviations of half the mean each; in the seven logs the fullest rank of a step has up to "
+    "1.16 times the mean, and micro-batches vary more",
 )
 TYPICAL_LENGTH = Constant(
-    "shortest mean length of real data, for the lower end where none is known",
+    "shortest mean length of real data, for the low end if the lengths are unknown",
     0.24,
     0.24,
     0.46,
-    "of the longest",
+    "of the longest sequence",
     "measured",
     "the seven logs: 0.24 to 0.46",
 )
 POOL_OFFSET = Constant(
-    "part of the rollout budget that is not in PyTorch's pool",
+    "part of the rollout budget outside PyTorch's pool",
     3 * GIB,
     1 * GIB,
     8 * GIB,
     "bytes",
     "assumed",
-    "vLLM leaves room for what it measures outside PyTorch, 1 to 2 GiB, and for the activations and the "
-    "sampler of its largest batch, 1 to 6 GiB",
+    "vLLM reserves 1 to 2 GiB for memory outside PyTorch, and 1 to 6 GiB for the activations and the sampler "
+    "of its largest batch",
 )
 ENGINE_BUDGET = Constant(
-    "memory of the awake rollout engine over its budget",
+    "memory of the awake rollout engine, relative to its budget",
     1,
     0.92,
     1.01,
     "times",
     "assumed",
-    "vLLM and SGLang fill their budget with the KV cache; what they set aside for activations and the "
-    "sampler, up to 5 GiB, is not always in use",
+    "vLLM and SGLang fill their budget with the KV cache; up to 5 GiB reserved for activations and the "
+    "sampler are not always in use",
 )
 CUDA_GRAPHS = Constant(
     "CUDA graphs of the rollout engine",
@@ -248,7 +255,7 @@ CUDA_GRAPHS = Constant(
     3 * GIB,
     "bytes",
     "assumed",
-    "outside the budget and never freed (verl, docs/perf/best_practices.rst); a few gigabytes by "
+    "outside the budget and never freed (verl, docs/perf/best_practices.rst); a few gigabytes according to "
     "NVIDIA-NeMo/Megatron-Bridge, docs/performance-guide.md",
 )
 CONTEXT = Constant(
@@ -256,9 +263,9 @@ CONTEXT = Constant(
     1 * GIB,
     0.9 * GIB,
     1.5 * GIB,
-    "bytes a process",
+    "bytes per process",
     "measured",
-    "19 rows on one GPU (fms-a100_80gb_liger): the driver counts at least 0.9 GiB more than PyTorch",
+    "19 rows on one GPU (fms-a100_80gb_liger): the driver reports at least 0.9 GiB more than PyTorch",
 )
 SECOND_CONTEXT = Constant(
     "CUDA context and communicators of an engine in its own process",
@@ -274,9 +281,9 @@ COMMUNICATOR = Constant(
     0.55 * GIB,
     0.05 * GIB,
     1.1 * GIB,
-    "bytes a group",
+    "bytes per group",
     "assumed",
-    "NCCL 2.30: a channel has 12 MiB of buffers per neighbour; 24 channels on NVLink with ring and tree, 4 "
+    "NCCL 2.30: 12 MiB of buffers per channel and neighbour; 24 channels with ring and tree on NVLink, 4 "
     "without NVLink",
 )
 ALL_TO_ALL = Constant(
@@ -284,55 +291,55 @@ ALL_TO_ALL = Constant(
     0.375 * GIB,
     0.1 * GIB,
     0.375 * GIB,
-    "bytes a pair",
+    "bytes per pair",
     "assumed",
-    "NCCL 2.30: 32 channels of 12 MiB to each other GPU on NVLink",
+    "NCCL 2.30: 32 channels of 12 MiB to every other GPU on NVLink",
 )
 FRAGMENTATION = Constant(
     "fragmentation",
     0.05,
     0,
     0.1,
-    "of what the training process allocates",
+    "of the training process's allocations",
     "assumed",
-    "with the constants above, the smallest difference between driver and PyTorch in those rows; where "
-    "memory is short, PyTorch gives its free blocks back",
+    "with the constants above, the smallest difference between driver and PyTorch in those rows; PyTorch "
+    "releases free blocks when memory is short",
 )
 IDLE_FRAGMENTATION = Constant(
     "fragmentation of an idle training process",
     FRAGMENTATION.value,
     0,
     0.2,
-    "of what the training process allocates",
+    "of the training process's allocations",
     "measured",
     "an idle trainer (lab-qwen3-8b-grpo-4h20-8k-device): 0 on one GPU, 0.2 on another",
 )
 UNEVEN_CACHE = Constant(
-    "blocks that PyTorch keeps where experts exchange tokens",
+    "blocks that PyTorch caches if experts exchange tokens",
     0.25,
     0,
     0.8,
     "of activations and logits",
     "assumed",
-    "simulated: PyTorch's allocator on four shapes of layers with experts, whose tokens vary by 10 to 30 % "
-    "between layers (tests/estimator/test_allocator.py); the low end because blocks are given back before "
-    "memory runs out",
+    "simulated with PyTorch's allocator for four shapes of layers whose experts' tokens vary by 10 to 30 % "
+    "(tests/estimator/test_allocator.py). The low end is 0 because PyTorch releases blocks before memory "
+    "runs out",
 )
 DRIVER_RESERVE = Constant(
-    "memory that CUDA does not offer",
+    "memory that CUDA does not offer to programs",
     0.5 * GIB,
     0.4 * GIB,
     0.9 * GIB,
     "bytes",
     "measured",
-    "GPUs in gpus.yaml whose driver figure and CUDA total are both known",
+    "GPUs in gpus.yaml for which both the driver's figure and CUDA's total are recorded",
 )
 HOST_BASE = Constant(
     N_("Ray, data and Python"),
     20 * GIB,
     7 * GIB,
     25 * GIB,
-    "bytes a node",
+    "bytes per node",
     "measured",
-    "the two logs of Qwen2.5-0.5B: 13 and 24 GiB in all, about 5 of them the model's states",
+    "two logs of Qwen2.5-0.5B: 13 and 24 GiB in total, about 5 of them for the model's states",
 )

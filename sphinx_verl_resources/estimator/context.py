@@ -1,4 +1,4 @@
-"""The data that queries to the estimator are about."""
+"""The data for queries to the estimator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EstimatorContext(Dataset):
-    """The records with the registries that estimates are computed from."""
+    """The dataset, with the registries that estimates are computed from."""
 
     @cached_property
     def registries(self) -> Registries:
@@ -29,17 +29,17 @@ class EstimatorContext(Dataset):
         return Registries(self.gpus, self.architectures, self.config_keys, self.accuracy)
 
     def _judge(self, run: Run, document: Document) -> Iterator[Diagnostic]:
-        """Return the errors in the settings of a run; a build does not know which warnings are excused."""
+        """Return the errors in a run's settings, without warnings: a build cannot tell which are excused."""
         return (problem for problem in self._problems_of(run, document) if problem.is_error)
 
     def _problems_of(self, run: Run, document: Document) -> Iterator[Diagnostic]:
-        """Return errors and warnings about the settings of a run, at their places."""
+        """Return errors and warnings about a run's settings, at their places."""
         from .run_problems import located, run_problems
 
         return located(run_problems(run, self.registries), run, document)
 
     def knowing(self, architecture: Architecture) -> EstimatorContext:
-        """Return the same records with one more architecture, or another one of the same name."""
+        """Return the same data with an architecture added, or replaced if the name exists."""
         known = copy(self)
         known.architectures = self.architectures.with_entry(architecture)
         for made in ("registries", "catalog"):

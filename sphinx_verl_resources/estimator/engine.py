@@ -1,4 +1,4 @@
-"""The memory of the rollout engine on one GPU: awake, asleep, and while it takes new weights."""
+"""The memory of the rollout engine on one GPU: awake, asleep, and during weight sync."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
     """Return the allocations of the engine in a state.
 
     Args:
-        state: of the engine.
-        shape: of the model.
-        settings: of the run.
-        before: bytes of others when the engine wakes up; SGLang takes a share of the rest.
+        state: the engine's state.
+        shape: the model's shape.
+        settings: the run's settings.
+        before: bytes that others use when the engine wakes up; SGLang takes a share of the rest.
     """
     rollout, traits = settings.rollout, behaviour(settings.version)
     if state == "awake":
@@ -39,17 +39,17 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
     if state == "asleep":
         if not rollout.frees_cache:  # it does not sleep at all
             return _awake(shape, settings, 0.0)
-        # SGLang keeps the base model below the adapters.
+        # With unmerged adapters, SGLang keeps the base model.
         keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
         return (engine_weights(shape, settings), *graphs) if keeps_base else graphs
-    # While it takes weights, the KV cache may be awake too.
+    # During weight sync, the KV cache may be awake too.
     if traits.cache_awake_in_sync or not rollout.stages_wake_up or not rollout.frees_cache:
         return _awake(shape, settings, 0.0)
     return (engine_weights(shape, settings), *graphs)
 
 
 def bucket(settings: Settings) -> Allocations:
-    """Return the bucket that weights are sent in: the training process allocates it.
+    """Return the weight transfer bucket, which the training process allocates.
 
     Source: ``verl/workers/rollout/vllm_rollout/bucketed_weight_transfer.py:176`` at 1dda039b9; for SGLang,
     whose bucket holds gathered tensors, ``verl/workers/rollout/sglang_rollout/utils.py``.
@@ -59,9 +59,9 @@ def bucket(settings: Settings) -> Allocations:
 
 
 def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
-    """Return the whole budget: weights, activations of the profiling run, and KV cache for the rest.
+    """Return the whole budget: weights, activations of the profiling run, and the KV cache in the rest.
 
-    An engine whose budget is smaller than weights and graphs does not start; it is shown with what it needs.
+    An engine whose budget is too small for weights and graphs does not start; return these two then.
     """
     rollout, capacity = settings.rollout, settings.capacity
     weights = engine_weights(shape, settings)
@@ -69,7 +69,7 @@ def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
     inside = rollout.engine == "vllm" and behaviour(settings.version).graphs_in_budget
     graphs = () if inside else needed
     utilization = {"utilization": rollout.utilization}
-    if rollout.engine == "trtllm":  # its share is that of the KV cache alone
+    if rollout.engine == "trtllm":  # its share is for the KV cache alone
         free = {"free memory": max(0.0, capacity - before - weights.size)}
         cache = allocate(Kind.ROLLOUT_CACHE, "assumed", {**free, **utilization}, spread=ENGINE_BUDGET.spread)
         return (weights, cache, *graphs)
@@ -84,7 +84,7 @@ def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
 
 
 def sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
-    """Return the weights that the sleeping engine keeps in host memory, for one GPU."""
+    """Return one GPU's share of the weights that the sleeping engine keeps in host memory."""
     rollout = settings.rollout
     if rollout.separate or not rollout.frees_cache:
         return ()
@@ -95,10 +95,10 @@ def sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
 
 
 def _sglang_backs_up(settings: Settings) -> bool:
-    """Tell whether SGLang copies its weights to the host when it releases them.
+    """Return whether SGLang copies its weights to the host when it releases them.
 
     Source: ``enable_weights_cpu_backup`` in verl/workers/rollout/sglang_rollout/async_sglang_server.py:374 at
-    1dda039b9. Below adapters the weights stay on the GPU.
+    1dda039b9. With unmerged adapters the weights stay on the GPU.
     """
     rollout, traits, adapted = settings.rollout, behaviour(settings.version), settings.actor.lora_rank > 0
     if adapted and not rollout.merge_lora:
@@ -107,7 +107,7 @@ def _sglang_backs_up(settings: Settings) -> bool:
 
 
 def _sleeps_lightly(settings: Settings) -> bool:
-    """Tell whether vLLM sleeps at level 1, which keeps the weights in host memory; level 2 drops them.
+    """Return whether vLLM sleeps at level 1, which keeps the weights in host memory; level 2 drops them.
 
     Source: ``_resolve_sleep_level`` in verl/workers/rollout/vllm_rollout/vllm_async_server.py:1116 at
     1dda039b9; before v0.7.1 ``vllm_rollout_spmd.py``.
@@ -124,7 +124,7 @@ def _sleeps_lightly(settings: Settings) -> bool:
 
 
 def engine_weights(shape: Shape, settings: Settings) -> Allocation:
-    """Return one share of the engine's copy of the weights; its copies share out the experts."""
+    """Return one GPU's share of the engine's weights; data-parallel copies divide the experts among them."""
     rollout = settings.rollout
     count = shape.parameters - shape.expert_parameters * (1 - 1 / rollout.data)
     return allocate(
@@ -133,7 +133,7 @@ def engine_weights(shape: Shape, settings: Settings) -> Allocation:
 
 
 def vllm_pool_in_torch_peak(settings: Settings) -> Allocations:
-    """Return vLLM's pool as far as PyTorch's counter includes it, asleep or not."""
+    """Return the part of vLLM's pool that PyTorch's counter includes, whether the engine sleeps or not."""
     if settings.counter_leaves_pool_out or settings.rollout.engine != "vllm":
         return ()
     budget = settings.capacity * settings.rollout.utilization
@@ -145,9 +145,9 @@ def vllm_pool_in_torch_peak(settings: Settings) -> Allocations:
 
 
 def cache_tokens(shape: Shape, settings: Settings) -> float:
-    """Return the tokens that fit into one engine's KV cache, beside weights and a first, full step.
+    """Return the tokens that fit into one engine's KV cache, after weights and one full step.
 
-    Few tokens slow a run down; the run only fails if one sequence needs more.
+    A small cache slows a run down; the run only fails if one sequence does not fit.
     """
     rollout = settings.rollout
     room = settings.capacity * rollout.utilization - engine_weights(shape, settings).size
@@ -158,7 +158,7 @@ def cache_tokens(shape: Shape, settings: Settings) -> float:
 
 
 def needed_cache_tokens(shape: Shape, settings: Settings) -> float:
-    """Return the tokens that vLLM's KV cache must hold, or else it does not start; 0 for other engines."""
+    """Return the tokens that vLLM's KV cache must hold for vLLM to start; 0 for other engines."""
     rollout = settings.rollout
     if rollout.engine != "vllm" or rollout.separate or not settings.capacity_known:
         return 0.0
@@ -172,11 +172,11 @@ def needed_cache_tokens(shape: Shape, settings: Settings) -> float:
 def kv_cache_bytes_per_token(
     architecture: Architecture, tensor_parallel: int = 1, element_bytes: int = 2
 ) -> int:
-    """Return the bytes that one more token takes in the KV cache of one GPU, over all layers.
+    """Return the bytes of one token in the KV cache of one GPU, over all layers.
 
-    Key-value heads are shared out over ``tensor_parallel`` GPUs, and replicated once there are more GPUs than
-    heads. The compressed cache of multi-head latent attention is not shared out. Layers with linear attention
-    have none. A sliding window limits how many tokens are kept, not this.
+    ``tensor_parallel`` GPUs divide the key-value heads, and replicate them if there are more GPUs than heads.
+    The compressed cache of multi-head latent attention is not divided. Layers with linear attention have no
+    cache. A sliding window limits the number of tokens, not their size.
 
     Source: shapes; vLLM ``vllm/v1/kv_cache_interface.py``.
 

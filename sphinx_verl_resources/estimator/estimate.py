@@ -1,4 +1,4 @@
-"""One estimate: the peak, its range and verdict, host memory, and the counters' figures."""
+"""One estimate: the peak, its range and verdict, host memory, and the figures of PyTorch's counters."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     from .suggestions import Relief
     from .versions import Version
 
-#: The first version of verl whose training workers are those of today.
+#: The first version of verl with today's training workers.
 _TODAY = (0, 8, 0)
 
 
 @dataclass(frozen=True)
 class Estimate(AnyEstimate):
-    """The memory of a run of verl. Sizes are bytes per GPU, on the GPU that is fullest.
+    """The memory of a run of verl. Sizes are bytes per GPU, on the fullest GPU.
 
     Attributes:
-        shape: of the model.
-        settings: verl's, resolved.
-        kind: of the run, one of ``CASE_GROUPS``.
-        widening: how much wider ranges are for this kind of runs.
-        request: what was asked.
-        registries: what it was computed from.
-        noted: warnings about the request, besides those of the rollout engine's cache and of keys.
+        shape: the model's shape.
+        settings: verl's settings, resolved.
+        kind: the kind of run, one of ``CASE_GROUPS``.
+        widening: the factor on the width of ranges for this kind of run.
+        request: the request.
+        registries: the registries.
+        noted: warnings about the request, except those about the rollout engine's cache and about keys.
         unsupported: settings that the estimate ignores, each with a reason.
-        ran: the run is known to have run on such GPUs.
-        elsewhere: the estimate of the same run on another GPU, whose training process is the same.
+        ran: whether the run ran on such GPUs.
+        elsewhere: the estimate of the same run on another GPU, with the same training process.
     """
 
     shape: Shape
@@ -75,9 +75,9 @@ class Estimate(AnyEstimate):
 
     @property
     def trains_apart(self) -> bool:
-        """True where only the rollout engine's memory differs on another GPU, or with another share of it.
+        """True if another GPU, or another share of it for the engine, changes only the engine's memory.
 
-        vLLM takes the same on each GPU of a pipeline, so that the fullest stage stays the same.
+        vLLM takes the same on each GPU of a pipeline, so the fullest stage stays the same.
         """
         rollout = self.settings.rollout
         in_process = behaviour(self.settings.version).engine_in_process
@@ -85,12 +85,12 @@ class Estimate(AnyEstimate):
         return with_trainer and self.settings.capacity_known
 
     def on_gpu(self, request: Request, gpu: Gpu, **engine: Any) -> Estimate:
-        """Estimate a run that ``trains_apart`` on another GPU, faster than from its request.
+        """Estimate the run on another GPU, if it ``trains_apart``; faster than from its request.
 
         Args:
-            request: that of the run there.
-            gpu: the other one.
-            engine: fields of ``Rollout`` that differ there.
+            request: the request with the other GPU.
+            gpu: the other GPU.
+            engine: fields of ``Rollout`` that differ on that GPU.
         """
         rollout = changed(self.settings.rollout, **engine) if engine else self.settings.rollout
         there = {"capacity": capacity_of(gpu), "capacity_known": True, "npu": is_npu(gpu)}
@@ -98,11 +98,11 @@ class Estimate(AnyEstimate):
         return changed(self._bare, settings=settings, request=request, elsewhere=self)
 
     def again(self, request: Request, keys: frozenset[str]) -> Estimate | NoAnswerError:
-        """Estimate a request that differs from this one in some keys, faster than from scratch.
+        """Estimate a request that differs in a few keys, faster than from scratch.
 
         Args:
-            request: the other one.
-            keys: those that differ, see ``settings_again``.
+            request: the other request.
+            keys: the keys that differ, see ``settings_again``.
         """
         reader = Reader(request, self.registries)
         settings = settings_again(self.settings, reader, keys)
@@ -116,22 +116,22 @@ class Estimate(AnyEstimate):
 
     @cached_property
     def _bare(self) -> Estimate:
-        """The same without cached properties."""
+        """A copy without cached properties."""
         return made(Estimate, {item.name: getattr(self, item.name) for item in fields(self)})
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
-        """The notes about the request, about the cache of the rollout engine, and about keys."""
+        """The warnings about the request, about the rollout engine's cache, and about keys."""
         named = key_warnings(self.request, self.registries, self.noted)
         return (*self.noted, *named, *cache_problems(self.shape, self.settings))
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]
-        """The phases in the order in which they take turns."""
+        """The phases, in their order within a step."""
         return tuple(self.in_turn())
 
     def in_turn(self) -> Iterator[Phase]:
-        """Yield the phases, which are computed as far as someone asks for them."""
+        """Yield the phases, each computed on demand."""
         known, others = self._computed
         for place in count():
             if place == len(known):
@@ -142,14 +142,14 @@ class Estimate(AnyEstimate):
 
     @cached_property
     def _computed(self) -> tuple[list[Phase], Iterator[Phase]]:
-        """The phases that are computed, and the others."""
+        """The phases computed so far, and an iterator over the others."""
         if self.elsewhere:
             return [], on_gpu_of(self.elsewhere.in_turn(), self.shape, self.settings)
         return [], phases_in_turn(self.shape, self.settings)
 
     @property
     def varies(self) -> bool:
-        """True where lengths vary around a known mean and nothing else is unknown."""
+        """True if lengths vary around a known mean and nothing else is unknown."""
         return self.settings.lengths.known and least(self.settings).actor == self.settings.actor
 
     @cached_property
@@ -172,10 +172,10 @@ class Estimate(AnyEstimate):
 
     @cached_property
     def fits_up_to_tokens(self) -> float | None:
-        """The largest mean length of a sequence that fits, where lengths are unknown and decide.
+        """The largest mean sequence length that fits; None unless lengths are unknown and decide the verdict.
 
-        Of the lengths of real data it is the largest that fits with its whole range, or else with the middle
-        of it; where none does, the largest of shorter ones.
+        Among the lengths of real data, this is the largest whose whole range fits, otherwise the largest
+        whose peak fits. If there is none, shorter lengths are tried, with their whole range.
         """
         lengths, capacity = self.settings.lengths, self.capacity
         if lengths.known or capacity is None or not self.low <= capacity < self.high:
@@ -201,8 +201,9 @@ class Estimate(AnyEstimate):
     def torch_peak(self) -> float:
         """The bytes that verl prints as ``perf/max_memory_allocated_gb``.
 
-        PyTorch counts the training process. With the rollout engine in it (vLLM before v0.7.1) the pool of
-        the sleeping engine counts too, though its memory is free: the figure can exceed the GPU's memory.
+        PyTorch counts the memory of the training process. If this process runs the rollout engine (vLLM
+        before v0.7.1), PyTorch also counts the pool of the sleeping engine, although its memory is free: the
+        figure can exceed the GPU's memory.
         """
         return size_of(self.counted_besides) + super().torch_peak
 
@@ -213,17 +214,17 @@ class Estimate(AnyEstimate):
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Settings that decide memory and were not read, each with a reason: no figure holds."""
+        """Unknown settings that decide memory, each with a reason; with any of them, no figure is valid."""
         return self.settings.undecided
 
     @property
     def is_complete(self) -> bool:
-        """True if the settings say enough for a useful estimate."""
+        """True if the settings suffice for a useful estimate."""
         return not any(issue.code is Code.missing_key for issue in self.warnings)
 
     @property
     def fits(self) -> bool:
-        """True where the verdict is so; for most runs that do not fit, few phases are computed."""
+        """True if the verdict is ``fits``; for most runs that do not fit, this computes few phases."""
         capacity = self.capacity
         if capacity is None or self.undecided:
             return False
@@ -235,7 +236,7 @@ class Estimate(AnyEstimate):
 
     @property
     def capacity(self) -> float | None:  # type: ignore[override]
-        """The bytes that the GPU offers to programs."""
+        """The GPU's capacity: the bytes that it offers to programs."""
         return self.settings.capacity if self.settings.capacity_known else None
 
     @property
@@ -253,7 +254,7 @@ class Estimate(AnyEstimate):
 
     @cached_property
     def suggestion(self) -> Suggestion | None:
-        """The one setting that lowers the peak most; None if none does."""
+        """The single setting that lowers the peak most; None if no setting does."""
         return max(self.suggestions, key=lambda suggestion: suggestion.saves, default=None)
 
     @cached_property
@@ -264,7 +265,7 @@ class Estimate(AnyEstimate):
 
     @cached_property
     def suggestions(self) -> tuple[Suggestion, ...]:
-        """Every single setting that lowers the peak by more than a hundredth, at the step that saves most."""
+        """Every setting that alone lowers the peak by more than 1 %, at the step that saves most."""
         found = []
         for relief in self.reliefs:
             steps = ((self._phases_after(step), step) for step in relief.steps)
@@ -276,7 +277,7 @@ class Estimate(AnyEstimate):
         return tuple(suggestion for suggestion in found if suggestion.saves > 0.01 * self.peak)
 
     def _phases_after(self, overrides: Mapping[str, Any]) -> tuple[Phase, ...]:
-        """Return the phases with other settings, of sequences as long as here; none where that is no run."""
+        """Return the phases with other settings and the same lengths; none if these settings cannot run."""
         after = attempt(self.request.having(overrides), self.registries)
         if isinstance(after, NoAnswerError):
             return ()
@@ -291,7 +292,7 @@ def estimate(request: Request, registries: Registries) -> Estimate:
         registries: the registries.
 
     Raises:
-        NoAnswerError: something in the request leaves no estimate.
+        NoAnswerError: the request cannot be estimated.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.request import Request
@@ -307,7 +308,7 @@ def estimate(request: Request, registries: Registries) -> Estimate:
 
 
 def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerError:
-    """Return the estimate of a request, or why there is none: for searches, which go on without it."""
+    """Return the estimate of a request, or the error: for searches, which continue without it."""
     try:
         return estimate(request, registries)
     except NoAnswerError as error:
@@ -315,7 +316,7 @@ def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerErro
 
 
 def kind_of(shape: Shape, settings: Settings) -> str:
-    """Return the kind of a run, by which errors are recorded: its backend, and the time of its verl."""
+    """Return the kind of a run, by backend and verl version; accuracy is recorded by kind."""
     architecture = shape.architecture
     if settings.entropy_free:
         return EASYR1
@@ -327,13 +328,13 @@ def kind_of(shape: Shape, settings: Settings) -> str:
 
 
 def likeness(found: Estimate) -> tuple[bool, bool, bool]:
-    """Return whether a run has a verl of today, trains adapters, and has experts; see ``AccuracyPart``."""
+    """Return whether a run uses today's verl, trains adapters and has experts; see ``AccuracyPart``."""
     settings = found.settings
     return settings.version >= _TODAY, settings.actor.lora_rank > 0, found.shape.architecture.moe is not None
 
 
 def largest_that_fits(low: int, high: int, fits: Callable[[int], bool]) -> int:
-    """Find by halving the largest number from ``low``, which fits, to ``high``.
+    """Find the largest number from ``low`` to ``high`` that fits, by bisection; ``low`` must fit.
 
     >>> largest_that_fits(0, 100, lambda size: size <= 42)
     42

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
-    """Return an estimate under the names of ``FIELDS``.
+    """Return an estimate as a dictionary with the keys of ``FIELDS``.
 
-    Without a setting that decides memory there is no figure. ``fits`` is None where the verdict is neither
-    "fits" nor "does-not-fit".
+    If a setting that decides memory is unknown, there are no figures. ``fits`` is None if the verdict is
+    neither "fits" nor "does-not-fit".
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.estimate import estimate
@@ -35,7 +35,7 @@ def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
 
 
 def failed(name: str, message: str) -> dict[str, Any]:
-    """Return every field, empty, for a case that cannot be estimated, and the reason."""
+    """Return the result for a case that cannot be estimated: empty fields, and the reason."""
     lists: dict[str, Any] = {"phases": [], "undecided": [], "unsupported": [], "warnings": []}
     return {"id": name, **dict.fromkeys(FIELDS), **lists, "verdict": "unknown", "error": message}
 

@@ -1,4 +1,4 @@
-"""The memory of a role that is trained with FSDP, on one GPU."""
+"""The memory of a role trained with FSDP, on one GPU."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 class FsdpRole:
     """The actor or the critic, trained with FSDP or FSDP2.
 
-    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU.
+    ``phases.TrainedRole`` describes the methods. Sizes are bytes per GPU.
 
     Attributes:
-        parameters: of the model; a critic has a value head instead of the output head.
-        trained: parameters that are trained: all, or those of the adapters.
+        parameters: the model's parameters; a critic has a value head instead of the output head.
+        trained: the trained parameters: all, or those of the adapters.
         weights: the sharded parameters, adapters included.
         gradients: the sharded gradients, which exist during an update only.
         optimizer: the states of Adam.
-        gathered: what is gathered and divided at each moment.
+        gathered: gathered parameters and gradients at each moment.
     """
 
     stage_index = 0
@@ -62,7 +62,7 @@ class FsdpRole:
             fsdp2=self._fsdp2,
             critic=critic,
             frozen=bool(role.lora_rank),
-            gathers=fsdp.shard > 1 or self._on_host,  # otherwise one GPU has everything
+            gathers=fsdp.shard > 1 or self._on_host,  # otherwise one GPU already has everything
             on_host=self._on_host,
             shard=fsdp.shard,
             parameter_bytes=fsdp.parameter_bytes,
@@ -71,7 +71,7 @@ class FsdpRole:
             defers=fsdp.defers_sync and fsdp.shard > 1,
         )
         self.gathered = gathered(shape, self._layout)
-        # Those of all layers but two wait on the host.
+        # The host keeps those of all layers but two.
         self._offloads_activations = role.activation_offload and shape.layers >= 3
 
     def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
@@ -94,7 +94,7 @@ class FsdpRole:
             earlier = {"tokens": tokens, "hidden size": shape.hidden, "earlier micro-batches": count - 1}
             accumulated += self._allocate(Kind.KEPT_EMBEDDINGS, "exact", earlier, 4)
         loss = states + accumulated + moments.loss + saved
-        # Saved activations go while the gradients come.
+        # Saved activations are freed while gradients appear.
         remaining = saved if role.checkpointing else self._saved_activations(tokens, kept, layers - 1)
         divided = moments.divided if self._layout.gathers and not role.lora_rank else self.gradients
         halfway = accumulated + remaining if accumulated else max(remaining, divided, key=size_of)
@@ -116,12 +116,12 @@ class FsdpRole:
 
     @property
     def waiting(self) -> Allocations:
-        """The idle allocations, and a root that the pass without gradients has left gathered."""
+        """The idle allocations, and the root if the pass without gradients leaves it gathered."""
         left = not self._layout.reshards or self._keeps_root(self.role.fsdp)
         return self.idle + (self.gathered.loss if left else ())
 
     def resident_reference(self) -> Allocations:
-        """Return the reference policy in versions that do not offload it, or the root its pass leaves."""
+        """Return the reference policy in versions without its offload, or the root that its pass leaves."""
         fsdp = self.settings.reference_fsdp
         if behaviour(self.settings.version).reference_resident:
             return self._allocate(Kind.REFERENCE, "measured", {"parameters": self.parameters}, 2, fsdp.shard)
@@ -132,7 +132,7 @@ class FsdpRole:
 
     def reference_pass(self, tokens: float, resident: Allocations) -> tuple[Allocations, Allocations]:
         """Return the moments of the widest layer and of the head."""
-        # The layers of a reference policy on the host come to the GPU one by one.
+        # A reference policy on the host moves to the GPU layer by layer.
         moments = self.gathered
         if not self._layout.gathers or not self._layout.reshards:
             moments = gathered(self.shape, self._layout._replace(gathers=True, reshards=True))
@@ -141,11 +141,11 @@ class FsdpRole:
         return waiting + root + moments.layer + at_work, waiting + (() if self._fsdp2 else root)
 
     def weight_sync(self, bucket: Allocations) -> Allocations:
-        """Return the weights, their copies on the way to the rollout engine, and the optimizer."""
+        """Return the weights, the copies that go to the rollout engine, and the optimizer."""
         return self._handed_over(bucket) + self._kept_optimizer
 
     def offloaded(self) -> Allocations:
-        """Return offloaded states, all of them under FSDP2's offload policy, and layer inputs."""
+        """Return offloaded states (all of them with FSDP2's offload policy) and layer inputs."""
         weights, gradients, optimizer = self._states
         if not self._on_host:
             weights, gradients = weights if self.role.fsdp.param_offload else (), ()
@@ -180,9 +180,9 @@ class FsdpRole:
         return self._allocate(kind, "exact", count, each, self.role.fsdp.shard)
 
     def _accumulated_gradients(self) -> Allocations:
-        """Return the gradients of earlier micro-batches, divided among the GPUs or not.
+        """Return the gradients of earlier micro-batches, sharded or not.
 
-        FSDP keeps them in the type of the computation, FSDP2 in that of the reduction.
+        FSDP keeps them in the data type of the computation, FSDP2 in that of the reduction.
         """
         if not self._layout.defers:
             return self.gradients
@@ -190,7 +190,7 @@ class FsdpRole:
         return self._allocate(Kind.UNDIVIDED_GRADIENTS, "exact", {"trained parameters": self.trained}, each)
 
     def _keeps_root(self, fsdp: Sharding) -> bool:
-        """Tell whether FSDP leaves the root gathered after a pass without gradients.
+        """Return whether FSDP leaves the root gathered after a pass without gradients.
 
         Source: ``EngineEvalModeCtx`` in verl/workers/engine/fsdp/transformer_impl.py:1092 at 1dda039b9.
         """
@@ -202,7 +202,7 @@ class FsdpRole:
         return self.shape.counts.root - (self.shape.parameters - self.parameters)
 
     def _saved_activations(self, tokens: float, kept: float, layers: int) -> Allocations:
-        """Return what the forward pass saves for the backward pass of some layers."""
+        """Return the activations that the forward pass of some layers saves for the backward pass."""
         symbol = "layers on the GPU" if self._offloads_activations else "layers"
         if self.role.checkpointing:
             inputs = {"tokens": tokens, "hidden size": self.shape.hidden, symbol: layers}
@@ -217,7 +217,7 @@ class FsdpRole:
         )
 
     def _handed_over(self, bucket: Allocations) -> Allocations:
-        """Return the weights and what hands them over: the larger of gathering and sending them.
+        """Return the weights and their copies during the transfer: the larger of gathering and sending them.
 
         Source: ``get_per_tensor_param`` in verl/workers/engine/fsdp/transformer_impl.py:976 at 1dda039b9.
         """

@@ -1,4 +1,4 @@
-"""A user's own config.json as an architecture, with a message at the place of everything wrong with it."""
+"""Read a user's own config.json as an architecture, and report each problem at its place."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ..catalog.models.base import Record
     from ..catalog.yaml_data import Document, Loc
 
-#: More than any model has, and as many as an architecture may have.
+#: More than any model has; also the most that ``Architecture`` accepts.
 _MOST_PARAMETERS = 10**15
-_CLOSE = "the count is close, not exact"
+_CLOSE = "the parameter count is approximate"
 
 
 def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[Diagnostic, ...]]:
@@ -44,8 +44,8 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
         shown: its path, for messages.
 
     Returns:
-        The architecture with its exact count, None if there is any error; and all problems. Warnings name
-        what the count leaves out.
+        The architecture with its exact parameter count, or None if there is any error; and all problems.
+        Warnings report what the count leaves out.
 
     Source: configuration and modelling files of Hugging Face transformers.
 
@@ -58,7 +58,7 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
     >>> print(*read_config_json('{"model_type": "qwen2", "hidden_size": 0}', "config.json")[1])
     config.json:1:40: ERROR: hidden_size: must be at least 1, got '0' [verl.wrong_value]
     """
-    # A tab can indent JSON but not YAML; inside a text of JSON there is none.
+    # JSON may be indented with tabs, YAML may not; JSON strings contain no literal tab.
     content = text.removeprefix("\ufeff").replace("\t", " ")
     file = DataFile(Path(shown), shown, content.encode(errors="replace"))
     config, document, found = load(file, HfConfig)
@@ -71,14 +71,14 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
 
 
 def _in_words_of_json(problem: Diagnostic, text: str) -> Diagnostic:
-    """Return a problem of syntax as JSON reports it, with a place nearer to the mistake."""
+    """Return a syntax problem as Python's JSON parser reports it, with a place nearer to the mistake."""
     if problem.code is not Code.yaml_syntax:
         return problem
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
         place = Location(problem.place.path, error.lineno, error.colno)
-        remedy = "JSON has quotes around each key and text, and a comma between entries"
+        remedy = "put quotes around each key and text, and a comma between entries"
         return Diagnostic(place, problem.code, f"not valid JSON: {error.msg.lower()}", remedy)
     except (ValueError, RecursionError):
         pass
@@ -86,9 +86,9 @@ def _in_words_of_json(problem: Diagnostic, text: str) -> Diagnostic:
 
 
 def _name(config: HfConfig, shown: str) -> str:
-    """Return the checkpoint if the file names one, else the file; both only if messages can show them.
+    """Return the checkpoint's name from the file, otherwise the file's path, if they can be printed safely.
 
-    TODO marks a name that is still to be filled in.
+    A name that begins with TODO does not count.
     """
     for name in (config.name_or_path, shown):
         if isinstance(name, str) and re.fullmatch(r"(?!TODO\b)\w[\w./-]{0,199}", name):
@@ -98,7 +98,7 @@ def _name(config: HfConfig, shown: str) -> str:
 
 @dataclass
 class _Source:
-    """A config.json that is valid by itself, with the convention of its model type, and its problems."""
+    """A config.json of the right form, with the convention of its model type and its problems."""
 
     document: Document
     config: HfConfig
@@ -113,7 +113,7 @@ class _Source:
         return (nested, ("text_config",)) if nested else (self.config, ())
 
     def find(self, name: str) -> Any:
-        """Return the value of a key: of the language model, of the whole file, or that of the model type."""
+        """Look up a key in the language model's section, the whole file, and the model type's defaults."""
         for section in (self.text[0], self.config):
             value = getattr(section, name)
             if value is not None:
@@ -141,7 +141,7 @@ class _Source:
             self.note(loc, message, description, Code.missing_key, Severity.ERROR)
 
     def note_misspelt(self, name: str, severity: Severity = Severity.WARNING) -> None:
-        """Report the key that the file has in place of a known one; a warning where that is not required."""
+        """Report a misspelt key; as a warning if the key is optional."""
         key = self.misspelt.pop(name)
         place, message = self.document.key_place((*self.text[1], key)), f"unknown key {key!r}"
         remedy = f"did you mean {name!r}?"
@@ -149,13 +149,13 @@ class _Source:
 
     @cached_property
     def misspelt(self) -> dict[str, str]:
-        """The keys that the file has in place of known ones, by the known key."""
+        """The misspelt keys of the file, by the correct key."""
         section, loc = self.text
         data = self.document.data[loc[0]] if loc else self.document.data
         absent = [name for name in HfText.model_fields if name not in section.model_fields_set]
         misspelt = {}
         for key in itertools.islice(data, 1000):
-            # A close match only: configs have many keys that are not read here.
+            # Only a close match counts: configs have many keys that are not read here.
             near = difflib.get_close_matches(key, absent, n=1, cutoff=0.88)
             if near and key not in HfConfig.model_fields:
                 misspelt[near[0]] = key
@@ -166,7 +166,7 @@ class _Source:
         self.note(self._loc(key), f"{key}: {message}", remedy, Code.wrong_value, Severity.ERROR)
 
     def warn(self, key: str, message: str) -> None:
-        """Report a value that the count leaves out."""
+        """Report a value that the parameter count ignores."""
         self.note(self._loc(key), f"{key}: {message}", _CLOSE, Code.not_modelled)
 
     def _loc(self, key: str) -> Loc:
@@ -186,7 +186,7 @@ class _Source:
 
 
 def _architecture(source: _Source, name: str) -> Architecture | None:
-    """Return the architecture, None if there is any error."""
+    """Return the architecture; None if there is any error."""
     _check_type(source)
     names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
     sizes: dict[str, Any] = {name: source.need(name) for name in (*names, "max_position_embeddings")}
@@ -252,31 +252,31 @@ def _counted(source: _Source, architecture: Architecture) -> Architecture | None
 
 
 def _check_type(source: _Source) -> None:
-    """Report what is assumed of an unknown type, and what the count of a known type leaves out."""
+    """Report the assumptions about an unknown type, and the parts of a known type that are not counted."""
     given = model_type_of(source.config)
-    taken = "taken for a dense decoder like llama"
+    taken = "assumed to be a dense decoder like llama"
     if source.find("tie_word_embeddings") is None:
-        taken += ", with an output head of its own"
+        taken += ", with a separate output head"
     if given is None:
         message = f"the key 'model_type' is missing; {taken}"
         source.note((), message, "write the model's type, for example qwen2", Code.missing_key)
     elif not known_type(given):
-        remedy = suggest_or(given[:80], CONVENTIONS, "compare the count with the one published")
+        remedy = suggest_or(given[:80], CONVENTIONS, "compare the parameter count with the published one")
         message = f"unknown model type {given[:80]!r}; {taken}"
         source.note(("model_type",), message, remedy, Code.unknown_value)
     if source.convention is LLAMA and (key := next((key for key in NOT_DENSE if source.find(key)), None)):
-        remedy = f"known with experts or latent attention: {', '.join(SPECIAL)}"
-        source.error(key, "only for a known model type can this be counted", remedy)
+        remedy = f"known model types with experts or latent attention: {', '.join(SPECIAL)}"
+        source.error(key, "cannot be counted for an unknown model type", remedy)
     if source.config.vision_config and not source.convention.vision:
         message = "the vision tower of this model type is not counted"
         source.note(("vision_config",), message, _CLOSE, Code.not_modelled)
 
 
 def _check_biases(source: _Source, rows: int) -> None:
-    """Report the biases that an architecture has no field for."""
+    """Report biases for which ``Architecture`` has no field."""
     if source.find("attention_bias"):
         if source.convention.qkv_bias is None:
-            message = f"those of the output projections, {rows} parameters, are not counted"
+            message = f"the biases of the output projections, {rows} parameters, are not counted"
             source.warn("attention_bias", message)
         if source.convention.mla:
             source.warn("attention_bias", "the biases of attention are not counted")
@@ -293,7 +293,7 @@ def _head_dim(source: _Source, hidden: int, heads: int) -> int:
 
 
 def _tied(source: _Source) -> bool:
-    """Tell whether the head is the embedding; of a model with a nested section, the whole file decides."""
+    """Return whether the head is the embedding; the top level of the file overrides a nested section."""
     given: bool | None = source.config.tie_word_embeddings
     if given is None:
         given = source.find("tie_word_embeddings")
@@ -304,7 +304,7 @@ def _qkv_bias(source: _Source) -> bool:
     fixed = source.convention.qkv_bias
     if fixed is None:
         return bool(source.find("attention_bias") or source.find("qkv_bias"))
-    # Qwen2's mixture of experts has a key to switch it off.
+    # Qwen2's mixture of experts has a key to switch the bias off.
     return fixed and source.find("qkv_bias") is not False
 
 
@@ -342,7 +342,7 @@ def _moe(source: _Source, layers: int) -> Moe | None:
 
 
 def _layers_with_experts(source: _Source, layers: int) -> int:
-    """Count the layers that have experts; their order makes no difference to any count."""
+    """Count the layers with experts; their order does not matter."""
     first = min(source.find("first_k_dense_replace") or 0, layers)
     every = source.find("moe_layer_freq") or 1
     step = source.find("decoder_sparse_step") or 1
@@ -371,7 +371,7 @@ def _linear_attention(source: _Source, layers: int) -> LinearAttention | None:
     full = [kind == "full_attention" for kind in types or ()]
     interval = source.find("full_attention_interval") or ((*full, True).index(True) + 1 if full else 4)
     if types and full != [(layer + 1) % interval == 0 for layer in range(layers)]:
-        source.warn("layer_types", f"taken as if layers {interval}, {2 * interval}, … had full attention")
+        source.warn("layer_types", f"treated as full attention in layers {interval}, {2 * interval}, …")
     names = ("num_key_heads", "key_head_dim", "num_value_heads", "value_head_dim")
     sizes = {name: source.need(f"linear_{name}") for name in names}
     kernel = source.need("linear_conv_kernel_dim")

@@ -1,4 +1,4 @@
-"""Check settings: whether a version of verl has the key, and the value the type of the default."""
+"""Check settings: does this version of verl have the key, and does the value have the default's type?"""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 #: Problems that are reported at the key of a setting; others are reported at its value.
 AT_KEY = frozenset({Code.unknown_key, Code.config_key, Code.impossible_settings})
-#: How keys begin that only verl's trainer for supervised fine-tuning has.
+#: Prefixes of keys that only verl's trainer for supervised fine-tuning has.
 FINE_TUNING = ("engine.", "model.", "optim.")
 #: Parts of verl's configuration that scripts choose by name, as in ``model_engine=megatron``.
 _CHOSEN = frozenset({"actor", "critic", "engine", "model", "model_engine", "optim", "ref", "rollout"})
-#: The values that a key takes, by the type of its default, and how a message calls them.
+#: The types of values that a key accepts, by the type of its default, and their description in messages.
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
     "number": ((int, float), "a number"),
@@ -37,7 +37,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 def settings_problems(
     config: Mapping[str, Any], version: Version, registries: Registries
 ) -> Iterator[Diagnostic]:
-    """Yield what is wrong with settings: keys that a version of verl does not read, and wrong types.
+    """Yield problems of settings: keys that a version of verl does not read, and values of a wrong type.
 
     ``Reader`` checks the values that decide memory.
     """
@@ -50,7 +50,7 @@ def settings_problems(
         dynamic = flat.get(f"{role}.use_dynamic_bsz") is True
         if type(mini) is int and type(batch) is int and mini > batch > 0 and not dynamic:
             message = (
-                f"a mini-batch of {mini:,} is larger than data.train_batch_size, {batch:,}: verl refuses it"
+                f"the mini-batch of {mini:,} is larger than data.train_batch_size, {batch:,}: verl rejects it"
             )
             yield error_at(f"{role}.ppo_mini_batch_size", message, "correct the one that is wrong")
 
@@ -58,14 +58,14 @@ def settings_problems(
 def key_warnings(
     request: Request, registries: Registries, noted: Iterable[Diagnostic] = ()
 ) -> Iterator[Diagnostic]:
-    """Yield the problems of a request's settings as warnings, for they leave an estimate.
+    """Yield the problems of a request's settings as warnings, since it can still be estimated.
 
-    Forks have keys of their own, and so has the trainer for supervised fine-tuning.
+    Forks and the trainer for supervised fine-tuning have other keys, so their settings are not checked.
 
     Args:
         request: the request.
         registries: the registries.
-        noted: what has been said about its settings.
+        noted: the problems already reported about its settings.
     """
     config = request.config
     if request.framework.lower() != "verl" or any(key.startswith(FINE_TUNING) for key in config):
@@ -78,9 +78,9 @@ def key_warnings(
 
 @lru_cache(maxsize=4096)
 def key_problem(key: str, version: Version, registries: Registries) -> Diagnostic | None:
-    """Return what is wrong with the name of a setting, None if a version of verl reads it.
+    """Return the problem with the name of a setting; None if the version of verl reads it.
 
-    A run of the branch main between two releases may have the keys of either.
+    A run on the main branch between two releases may use the keys of either.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> print(key_problem("data.max_respone_length", (0, 9, 0), read_data([]).registries).text)
@@ -92,13 +92,13 @@ def key_problem(key: str, version: Version, registries: Registries) -> Diagnosti
         return _elsewhen(key, name, version, registries)
     if recorded and recorded.status == "moved" and not name:
         return _renamed(key, recorded.moved_to or "", version)
-    if name or key in registries.config_keys:  # one with errors of its own too
+    if name or key in registries.config_keys:  # even if verl has errors with this key
         return None
     return _unknown(key, registries)
 
 
 def _unknown(key: str, registries: Registries) -> Diagnostic | None:
-    """Return the problem of a key that no version of verl has, None where any key is taken."""
+    """Return the problem of a key that no version of verl has; None in a section that accepts any key."""
     listed = key_names()
     if meant := listed.meant_by(key):
         near = registries.config_keys.get(meant)
@@ -110,7 +110,7 @@ def _unknown(key: str, registries: Registries) -> Diagnostic | None:
     if listed.is_below_open(key) or (above and above.type == "dict") or key in _CHOSEN or "@" in key:
         return None
     namesake = listed.namesake_of(key)
-    remedy = "remove it, or add it to config_keys.yaml if it is a key of your own recipe"
+    remedy = "remove it, or add it to config_keys.yaml if it belongs to your own recipe"
     if namesake:
         remedy = f"did you mean {namesake!r}? If not, {remedy}"
     return warning_at(key, "verl has no such key", remedy, Code.config_key)
@@ -121,32 +121,32 @@ def _elsewhen(key: str, name: KeyName, version: Version, registries: Registries)
     asked = version_text(version)
     recorded = registries.config_keys.get(key)
     if name.last and name.last < version:
-        if recorded and recorded.status == "active":  # it takes a plus today
+        if recorded and recorded.status == "active":  # today it needs a plus sign on the command line
             return None
         today = registries.renamed.get(key)
         if today:
             return _renamed(key, today, version)
         message = f"verl {asked} has no such key; {version_text(name.last)} was the last release with it"
         return warning_at(key, message, "remove it", Code.config_key)
-    if registries.name_in(key, version) not in {key, None}:  # settings may have the names of today
+    if registries.name_in(key, version) not in {key, None}:  # settings may use today's names
         return None
     message = f"verl {asked} has no such key; {version_text(name.first)} is the first release with it"
     return warning_at(key, message, "remove it, or correct the version", Code.config_key)
 
 
 def _renamed(key: str, today: str, version: Version) -> Diagnostic:
-    message = f"verl {version_text(version)} has another name for it"
+    message = f"verl {version_text(version)} has another name for this key"
     return warning_at(key, message, f"write {today!r}", Code.config_key)
 
 
 def _is_in(name: KeyName, version: Version) -> bool:
-    """Tell whether a version, or the release after it, has a key."""
+    """Return whether a version, or the release after it, has a key."""
     following = next((release for _, release in RELEASES if release > version), version)
     return name.first <= following and (name.last is None or version <= name.last)
 
 
 def value_problem(key: str, value: Any) -> Diagnostic | None:
-    """Return what is wrong with the type of a value, by that of verl's default; None if nothing is.
+    """Return the problem if a value's type differs from that of verl's default; None if there is none.
 
     >>> print(value_problem("data.shuffle", "often").text)
     data.shuffle: expected true or false, got 'often'; correct it

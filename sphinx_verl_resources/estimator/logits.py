@@ -1,9 +1,9 @@
 """The tensors at the output head: logits, their gradients, the entropy, and the last hidden states.
 
-Bytes are those of verl's own order of operations, traced without data (``make oracle``). Up to v0.8.0 logits
-are divided by the temperature in place, in a view of the model's output: the backward pass of that division
-holds four copies of the gradient. From v0.9.0 on the quotient is a tensor of its own: in the forward pass
-both are there, in the backward pass the quotient and its gradient. Megatron's logits are in fp32.
+Bytes follow verl's own order of operations, traced without data (``make oracle``). Up to v0.8.0 verl divides
+logits by the temperature in place, in a view of the model's output: the backward pass of that division needs
+four copies of the gradient. Since v0.9.0 the quotient is a separate tensor: the forward pass has both, the
+backward pass has the quotient and its gradient. Megatron's logits are in fp32.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Entropy = Literal["none", "compiled", "eager", "recomputed", "chunked", "chunked
 
 
 class PerLogit(NamedTuple):
-    """Bytes a token and vocabulary entry: of every token, and of each token of a chunk."""
+    """Bytes per token and vocabulary entry: for every token, and for each token of a chunk."""
 
     token: float
     chunk: float = 0.0
 
 
-#: Passes without gradients, where the logits are divided in place and where the quotient is a second copy.
+#: Passes without gradients: with logits divided in place, and with the quotient as a second copy.
 _INFERENCE: Mapping[Entropy, tuple[PerLogit, PerLogit]] = {
     "none": (PerLogit(2), PerLogit(4)),
     "compiled": (PerLogit(2), PerLogit(4)),
@@ -46,8 +46,8 @@ _INFERENCE: Mapping[Entropy, tuple[PerLogit, PerLogit]] = {
     "chunked": (PerLogit(2, 12), PerLogit(4, 12)),
 }
 _TRACED_IN_LOGS = PerLogit(8)
-#: Updates, where the logits are divided in place in a view, and elsewhere. Chunks keep copies in fp32 for the
-#: backward pass, so that they cost more than one compiled kernel.
+#: Updates: with logits divided in place in a view, and otherwise. Chunks keep copies in fp32 for the backward
+#: pass, so they cost more than one compiled kernel.
 _UPDATE: Mapping[Entropy, tuple[PerLogit, PerLogit]] = {
     "none": (PerLogit(8), PerLogit(4)),
     "compiled": (_TRACED_IN_LOGS, PerLogit(6)),
@@ -56,21 +56,21 @@ _UPDATE: Mapping[Entropy, tuple[PerLogit, PerLogit]] = {
     "chunked": (PerLogit(12, 12), PerLogit(10, 20)),
     "chunked and recomputed": (PerLogit(12, 12), PerLogit(14, 12)),
 }
-#: At the loss of an update with chunks: wider than the backward pass of many chunks from v0.9.0 on.
+#: At the loss of an update with chunks: since v0.9.0, wider than the backward pass of many chunks.
 _CHUNKS_AT_LOSS = PerLogit(12, 4)
-#: Megatron, in passes without gradients and in updates; until v0.5.0, and since.
+#: Megatron, until v0.5.0 and since; for each, passes without gradients and updates.
 _MEGATRON: Mapping[Entropy, tuple[tuple[PerLogit, PerLogit], tuple[PerLogit, PerLogit]]] = {
     "none": ((PerLogit(6), PerLogit(6)), (PerLogit(6), PerLogit(8))),
     "eager": ((PerLogit(8), PerLogit(8)), (PerLogit(12), PerLogit(12))),
     "chunked": ((PerLogit(8), PerLogit(8)), (PerLogit(8, 4), PerLogit(12))),
 }
-#: The fused kernels of a pass without gradients, and of updates without and with an entropy bonus: bytes a
-#: token of a chunk and vocabulary entry, at the gradient of the logits and at that of the head.
+#: Fused kernels: bytes per token of a chunk and vocabulary entry, at the gradient of the logits and at the
+#: gradient of the head. For a pass without gradients, and for updates without and with an entropy bonus.
 _FUSED = {"inference": (12, 0), "none": (20, 14), "entropy": (28, 18)}
 
 
 def logits(name: Pass, shape: Shape, settings: Settings, tokens: float) -> Allocations:
-    """Return the vocabulary-wide tensors of a pass, and in an update the last hidden states."""
+    """Return the vocabulary-wide tensors of a pass, and the last hidden states in an update."""
     actor = settings.actor
     megatron = actor.megatron if actor.backend == "megatron" else None
     sharers = megatron.tensor if megatron else 1
@@ -106,7 +106,7 @@ def logits_gradient(shape: Shape, settings: Settings, tokens: float) -> Allocati
 
 
 def per_logit(name: Pass, settings: Settings, tokens: float, rows: float) -> PerLogit:
-    """Return the bytes a token and vocabulary entry of a pass; chunks have ``rows`` tokens."""
+    """Return the bytes per token and vocabulary entry in a pass; chunks have ``rows`` tokens."""
     entropy, update = _entropy(name, settings), name == "update"
     if settings.actor.backend == "megatron":
         return _MEGATRON[entropy][settings.version >= (0, 6, 0)][update]
@@ -129,14 +129,14 @@ def _entropy(name: Pass, settings: Settings) -> Entropy:
     recomputed = settings.entropy_recomputed and update and not megatron
     if settings.entropy_chunk:
         return "chunked and recomputed" if recomputed else "chunked"
-    # verl never compiles it for padded batches, nor do Megatron's vocabulary-parallel kernels.
+    # It is never compiled for padded batches, nor in Megatron's vocabulary-parallel kernels.
     if settings.compiled_entropy and actor.remove_padding and not megatron:
         return "compiled"
     return "recomputed" if recomputed else "eager"
 
 
 def _fused(name: Pass, shape: Shape, settings: Settings, sharers: int) -> Allocations:
-    """Return a chunk of logits in fp32; in an update the gradient of the head exists twice for a moment.
+    """Return a chunk of logits in fp32, and in an update the gradient of the head, briefly in two copies.
 
     Source: ``verl/utils/experimental/torch_functional.py`` at 1dda039b9, traced.
     """

@@ -1,6 +1,6 @@
-"""LoRA adapters: the linear maps that they are put on, and their parameters.
+"""LoRA adapters: the linear layers that get them, and their parameters.
 
-Names are those of the modelling code in Hugging Face transformers. Counts are elements, not bytes.
+Names follow the modelling code of Hugging Face transformers. Counts are elements, not bytes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
     from .parameters import Matrix
 
-#: The modules that get adapters: names as PEFT matches them, or every linear map.
+#: The modules that get adapters: names as PEFT matches them, or every linear layer.
 Targets = tuple[str, ...] | Literal["all-linear"]
 
-#: Outside the layers; ``all-linear`` leaves them out.
+#: Modules outside the decoder layers; ``all-linear`` excludes them.
 _ENDS = ("embed_tokens", "lm_head")
 
 
@@ -24,9 +24,9 @@ def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "a
     """Count the parameters of all adapters of a rank.
 
     An adapter of rank r on a matrix from ``in`` to ``out`` has r × (in + out) parameters. As in PEFT,
-    ``all-linear`` takes the linear maps of the vision tower too, and not the output head. Routers, which are
-    linear modules in some versions only, are left out. Experts count, although PEFT does not reach those that
-    are bare tensors (transformers 5 and a few models before it).
+    ``all-linear`` includes the vision tower and excludes the output head. Routers are left out, since only
+    some versions have them as linear modules. Experts count, although PEFT cannot adapt those stored as bare
+    tensors (transformers 5 and a few earlier models).
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")
@@ -45,7 +45,7 @@ def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "a
 
 
 def target_names(architecture: Architecture) -> tuple[str, ...]:
-    """Return the module names that adapters can be put on, each once.
+    """Return the names of the modules that can get adapters, without duplicates.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> target_names(read_data([]).catalog.architectures.get("microsoft/phi-4"))

@@ -1,4 +1,4 @@
-"""The memory of a role that is trained with Megatron, on one GPU of a pipeline stage.
+"""The memory of a role trained with Megatron, on one GPU of a pipeline stage.
 
 Source of the states: ``verl/utils/megatron_utils.py`` and ``verl/utils/megatron/optimizer.py`` at 1dda039b9.
 Activations: see ``megatron_layers``. No measurement confirms them.
@@ -33,13 +33,13 @@ class Stage(NamedTuple):
     """One pipeline stage.
 
     Attributes:
-        number: counted from 0.
-        layers: how many it has.
+        number: the stage's index, from 0.
+        layers: the number of its layers.
         dense: its parameters on one GPU, without experts.
-        outside: those of them that are not of layers: embedding, head and last norm.
+        outside: the part of ``dense`` outside layers: embedding, head and last norm.
         experts: its experts' parameters on one GPU.
-        in_flight: micro-batches whose activations it keeps.
-        last: it has the output head.
+        in_flight: the number of micro-batches whose activations it keeps.
+        last: whether it has the output head.
     """
 
     number: int
@@ -54,14 +54,14 @@ class Stage(NamedTuple):
 class MegatronRole:
     """The actor or the critic on one pipeline stage, trained with Megatron.
 
-    The methods that fulfil ``phases.TrainedRole`` are described there. Sizes are bytes per GPU. The gradient
-    buffer is there from the start and takes all gradients, nothing is gathered, and the optimizer is fused.
+    ``phases.TrainedRole`` describes the methods. Sizes are bytes per GPU. The gradient buffer exists from the
+    start and contains all gradients, nothing is gathered, and the optimizer is fused.
 
     Attributes:
         on_gpu: parameters on one GPU.
         weights: parameters in 16 bits, and their copies in FP8.
-        gradients: the buffer for gradients.
-        optimizer: main parameters and both moments, without those of a host optimizer.
+        gradients: the gradient buffer.
+        optimizer: main parameters and both moments, without the part on the host.
     """
 
     def __init__(self, shape: Shape, settings: Settings, role: Role, stage: Stage, *, critic: bool) -> None:
@@ -69,7 +69,7 @@ class MegatronRole:
         megatron, gpus = role.megatron, settings.gpus
         self.stage_index, self.has_head = stage.number, stage.last
         self._layer = layer_bytes(shape, megatron)
-        # Context ranks share the states too.
+        # Ranks of context parallelism share the states too.
         self._replicas = max(1, gpus // (megatron.tensor * megatron.pipeline))
         self._expert_replicas = max(1, gpus // (megatron.pipeline * megatron.expert * megatron.expert_tensor))
         self._trained, adapters = 1.0, 0.0
@@ -83,7 +83,7 @@ class MegatronRole:
         self.gradients = self._states(Kind.GRADIENTS, self.on_gpu * self._trained, megatron.gradient_bytes)
         self._matrices = self._muon() if megatron.muon else ()
         self.optimizer = self._matrices + self._adam()
-        # verl moves Adam's states only.
+        # verl offloads Adam's states only.
         self._kept_optimizer = self._matrices if megatron.optimizer_offload else self.optimizer
         self.idle = self.weights + self.gradients + self._kept_optimizer
         if megatron.param_offload:
@@ -92,7 +92,7 @@ class MegatronRole:
 
     @property
     def waiting(self) -> Allocations:
-        """The idle allocations: nothing is gathered."""
+        """The idle allocations, since nothing is gathered."""
         return self.idle
 
     def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
@@ -104,7 +104,7 @@ class MegatronRole:
         """Return the moments of an update."""
         megatron, layer = self.role.megatron, self._layer
         working = layer.dropped + layer.backward
-        if megatron.recompute:  # the first of the layers at work has its input among those that are kept
+        if megatron.recompute:  # the kept inputs include that of the first recomputed layer
             layers = min(megatron.recompute_layers, self.stage.layers)
             working += layers * layer.saved - 2 * self.shape.hidden / self._sequence_shards
         states = self.weights + self.gradients + self.optimizer
@@ -116,22 +116,22 @@ class MegatronRole:
         return () if self.settings.reference_offload else self._reference()
 
     def reference_pass(self, tokens: float, resident: Allocations) -> tuple[Allocations, Allocations]:
-        """Return the moments of the widest layer and of the head, with a loaded reference policy."""
+        """Return the moments of the widest layer and of the head, with the reference policy loaded."""
         states = self.idle + (() if resident else self._reference())
         return states + self._at_work(tokens, self._layer.forward), states
 
     def weight_sync(self, bucket: Allocations) -> Allocations:
         """Return the states, the largest tensor and the bucket."""
-        # Adapters alone are sent without the frozen weights.
+        # If only adapters are sent, the frozen weights are not loaded.
         adapters = self.role.lora_rank and not self.settings.rollout.merge_lora
         largest = {"vocabulary × hidden": self.shape.vocabulary * self.shape.hidden}
         states = self.idle if adapters else self._evaluating()
         return states + self._allocate(Kind.LARGEST_TENSOR, "exact", largest, 2) + bucket
 
     def offloaded(self) -> Allocations:
-        """Return the states that Megatron offloads, and those of a host optimizer."""
+        """Return the states that Megatron offloads, and those of the optimizer on the host."""
         megatron = self.role.megatron
-        states = self.weights[:1] if megatron.param_offload else ()  # copies are made again
+        states = self.weights[:1] if megatron.param_offload else ()  # copies in FP8 are recreated
         states += self._adam() if megatron.optimizer_offload else ()
         if megatron.cpu_optimizer:
             optimized = self.on_gpu
@@ -168,7 +168,7 @@ class MegatronRole:
         return self._allocate(kind, "exact", count_on_gpu, each, replicas, "replicas")
 
     def _fp8_copies(self) -> Allocations:
-        """Return the copies of matrices that TransformerEngine multiplies with: by rows and by columns.
+        """Return the FP8 copies of matrices, by rows and by columns, that TransformerEngine multiplies with.
 
         Source: ``get_weight_workspace`` in transformer_engine/pytorch/module/base.py, which keeps them.
         """
@@ -186,7 +186,7 @@ class MegatronRole:
         return self.weights + gradients + self._kept_optimizer
 
     def _adam(self) -> Allocations:
-        """Return the states of Adam. With Muon, Adam only trains what is no matrix of a layer."""
+        """Return the states of Adam. With Muon, Adam trains only parameters outside the layers' matrices."""
         megatron, stage = self.role.megatron, self.stage
         dense, experts = (stage.outside, 0.0) if megatron.muon else (stage.dense, stage.experts)
         size = megatron.moment_bytes * (1 - megatron.cpu_optimizer)
@@ -201,7 +201,7 @@ class MegatronRole:
         return self._optimizer(shares, self.stage.dense - self.stage.outside, self.stage.experts, 8)
 
     def _optimizer(self, kinds: tuple[Kind, Kind], dense: float, experts: float, size: float) -> Allocations:
-        """Return an optimizer's states; a distributed one shares those of experts with fewer GPUs."""
+        """Return an optimizer's states; if it is distributed, fewer GPUs share those of experts."""
         megatron = self.role.megatron
         shared = megatron.layer_wise if megatron.muon else megatron.distributed_optimizer
         counts = [(kinds[0], dense, self._replicas), (kinds[1], experts, self._expert_replicas)]
@@ -214,7 +214,7 @@ class MegatronRole:
         return states
 
     def _saved_activations(self, tokens: float) -> Allocations:
-        """Return what forward passes save for the backward passes of the stage."""
+        """Return the activations that forward passes save for the backward passes of the stage."""
         stage, megatron = self.stage, self.role.megatron
         batches = {"layers": stage.layers, "micro-batches in flight": stage.in_flight}
         if not megatron.recompute:
@@ -225,7 +225,7 @@ class MegatronRole:
         return self._allocate(Kind.LAYER_INPUTS, "exact", inputs, 2, self._sequence_shards)
 
     def _at_work(self, tokens: float, width: float) -> Allocations:
-        """Return the activations of the layer at work."""
+        """Return the activations of the current layer."""
         variables = {"tokens": tokens, "bytes of a layer": width}
         return self._allocate(Kind.WORKING_SET, "assumed", variables, None, spread=self._spread)
 
@@ -240,7 +240,7 @@ class MegatronRole:
 
 
 def megatron_roles(shape: Shape, settings: Settings, role: Role, *, critic: bool) -> tuple[MegatronRole, ...]:
-    """Return the role on each stage that can be the fullest; a critic's head gives one number."""
+    """Return the role on each stage that can be the fullest; a critic's head has one output."""
     return tuple(
         MegatronRole(shape, settings, role, stage, critic=critic)
         for stage in stages(shape, role.megatron, micro_batches(settings, role), critic=critic)
@@ -251,11 +251,11 @@ def megatron_roles(shape: Shape, settings: Settings, role: Role, *, critic: bool
 def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> tuple[Stage, ...]:
     """Return the stages that can be the fullest: no other stage has as much of everything.
 
-    One estimate asks again for each suggestion.
+    Cached, since one estimate needs them again for each suggestion.
     """
     counts = shape.counts
     head = shape.hidden if critic else counts.lm_head
-    if not head and megatron.pipeline > 1:  # a tied head on another stage is a copy of the embedding
+    if not head and megatron.pipeline > 1:  # the last stage has a copy of a tied head
         head = counts.embedding
     fullest: list[Stage] = []
     start = 0
@@ -279,7 +279,7 @@ def stages(shape: Shape, megatron: Megatron, batches: int, *, critic: bool) -> t
 
 
 def _parameters(counts: Counts, start: int, layers: int) -> tuple[int, int]:
-    """Count the parameters of some layers from ``start`` on: without experts, and of experts."""
+    """Count the parameters of some layers from ``start`` on: those outside experts, and those of experts."""
     dense = experts = position = 0
     for layer, number in counts.layers:
         share = max(0, min(start + layers, position + number) - max(start, position))
@@ -290,13 +290,13 @@ def _parameters(counts: Counts, start: int, layers: int) -> tuple[int, int]:
 
 
 def _covers(one: Stage, other: Stage) -> bool:
-    """Tell whether a stage has at least as much of everything as another."""
+    """Return whether a stage has at least as much of everything as another."""
     (_, *own), (_, *others) = one, other
     return all(map(ge, own, others))
 
 
 def stage_sizes(layers: int, megatron: Megatron) -> list[int]:
-    """Return the layers of each stage, shared out evenly with the rest to the first ones.
+    """Return the number of layers of each stage; the first stages get the remainder of an even split.
 
     >>> from dataclasses import replace
     >>> from sphinx_verl_resources.estimator.megatron_settings import NO_MEGATRON

@@ -1,4 +1,4 @@
-"""The settings of a role that is trained with Megatron, and the rules behind them."""
+"""The settings of a role trained with Megatron, and the rules behind them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def gradient_bytes(reader: Reader, data_type: str, precision_aware: str, in_fp32
 
 
 def on_host(reader: Reader, offloads: str, fraction: str) -> float:
-    """Return the share of the optimizer states on the host; the default of Megatron's fraction is 0."""
+    """Return the share of the optimizer states on the host; Megatron's default is 0."""
     if not reader.flag(offloads) or not reader.is_set(fraction):
         return 0.0
     return max(0.0, reader.number(fraction, -1, 1))
@@ -31,9 +31,9 @@ def moment_bytes(
 ) -> float:
     """Return the bytes of a main parameter and both moments.
 
-    The precision-aware optimizer of TransformerEngine stores the half of a main parameter that the weight
-    does not have (Megatron-Core's ``store_param_remainders``, which verl leaves on:
-    verl/utils/megatron/optimizer.py:182 at 1dda039b9). The optimizer on the host is another one.
+    TransformerEngine's precision-aware optimizer stores only the half of a main parameter that is not in the
+    weight (Megatron-Core's ``store_param_remainders``, which verl leaves on:
+    verl/utils/megatron/optimizer.py:182 at 1dda039b9). The host uses a different optimizer.
     """
     chosen = sum(map(reader.data_type, moments))
     aware = reader.flag(precision_aware)
@@ -44,12 +44,12 @@ def moment_bytes(
 
 
 def is_muon(reader: Reader, key: str) -> bool:
-    """Tell whether Megatron's optimizer is Muon."""
+    """Return whether Megatron's optimizer is Muon."""
     return str(reader.any(key)).lower() == "muon"
 
 
 def recomputed_modules(reader: Reader, key: str, granularity: str) -> tuple[str, ...]:
-    """Return the modules of a layer that alone are recomputed."""
+    """Return the modules of a layer that are recomputed selectively."""
     if reader.any(granularity) != "selective":
         return ()
     value: Any = reader.any(key)
@@ -57,46 +57,46 @@ def recomputed_modules(reader: Reader, key: str, granularity: str) -> tuple[str,
 
 
 def is_given(reader: Reader, key: str) -> bool:
-    """Tell whether a key has a value."""
+    """Return whether a key has a value."""
     return reader.any(key) is not None
 
 
 def optional_flag(reader: Reader, key: str) -> bool | None:
-    """Return a truth value, None where it is not set."""
+    """Return a truth value; None if unset."""
     return reader.flag(key) if reader.is_set(key) else None
 
 
 def recomputes(reader: Reader, granularity: str, method: str) -> bool:
-    """Tell whether Megatron recomputes layers in the backward pass."""
+    """Return whether Megatron recomputes layers in the backward pass."""
     block = reader.choice(method, ("uniform", "block")) == "block"
     return reader.choice(granularity, ("full", "selective")) == "full" and not block
 
 
 def unless_any(reader: Reader, *keys: str) -> bool:
-    """Tell whether none of some switches is on."""
+    """Return whether all switches are off."""
     return not any(reader.flags(*keys))
 
 
 @dataclass(frozen=True)
 class Megatron:
-    """Megatron keys of a role.
+    """Megatron's settings for a role.
 
     Attributes:
         tensor, pipeline, context, expert: parallel sizes.
-        expert_tensor: of the experts.
-        cpu_optimizer: share of the optimizer states that is kept and updated on the host.
-        muon: Muon takes the matrices of layers, Adam the rest.
-        layer_wise: replicas share Muon's states, whole matrices at a time; otherwise each has all of them.
-        main_on_gpu: main parameters of the host's optimizer are on the GPU, too.
-        moment_bytes: of Adam, per parameter: main parameter and both moments.
-        granularity: of recomputation as set: ``full``, ``selective`` or None.
-        recompute: layers are recomputed in the backward pass.
-        recompute_modules: those of a layer that alone are recomputed.
-        fp8: matrices are multiplied in FP8.
-        fused_activation: of an MLP, with the product of its gate; None where it follows the model.
-        first_layers, last_layers: layers of the first and last pipeline stage where they are set.
-        pad_bucket: as with FSDP.
-        gradient_bytes: per parameter of the buffer for gradients.
+        expert_tensor: the tensor-parallel size of experts.
+        cpu_optimizer: the share of the optimizer states that is kept and updated on the host.
+        muon: whether Muon trains the layers' matrices, and Adam the rest.
+        layer_wise: whether replicas divide Muon's states, by whole matrices; otherwise each has all states.
+        main_on_gpu: whether the GPU also keeps the main parameters of the host's optimizer.
+        moment_bytes: Adam's bytes per parameter: main parameter and both moments.
+        granularity: the configured granularity of recomputation: ``full``, ``selective`` or None.
+        recompute: whether whole layers are recomputed in the backward pass.
+        recompute_modules: the modules of a layer that are recomputed selectively.
+        fp8: whether matrices are multiplied in FP8.
+        fused_activation: whether an MLP fuses activation and gate; None if this depends on the model.
+        first_layers, last_layers: the layers of the first and last pipeline stage, if set.
+        pad_bucket: see ``Sharding``.
+        gradient_bytes: bytes per parameter in the gradient buffer.
     """
 
     tensor: int = setting(Reader.whole, "{megatron}.tensor_model_parallel_size")
@@ -153,7 +153,7 @@ class Megatron:
     )
 
 
-#: For backends without these keys.
+#: The settings for other backends.
 NO_MEGATRON = Megatron(
     tensor=1, pipeline=1, context=1, expert=1, expert_tensor=1, sequence_parallel=True,
     distributed_optimizer=True, param_offload=False, optimizer_offload=False, cpu_optimizer=0.0,

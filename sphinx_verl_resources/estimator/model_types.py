@@ -1,4 +1,4 @@
-"""Model types: facts of their modelling code that a config.json does not state.
+"""Model types: facts from their modelling code that are missing in config.json.
 
 Source: configuration and modelling files of Hugging Face transformers.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import HfConfig
 
 
-#: What gate, up and down of an MLP are called.
+#: The names of gate, up and down in an MLP.
 MLP_MATRICES = ("gate_proj", "up_proj", "down_proj")
 
 
@@ -24,20 +24,20 @@ class Convention:
     """The facts of one model type.
 
     Attributes:
-        qkv_bias: biases on query, key and value; None where ``attention_bias`` decides.
-        norms: vectors of the hidden size per layer.
-        tied: the head is the embedding where ``tie_word_embeddings`` is not given.
-        window_switch: the window counts only with ``use_sliding_window``.
-        experts: the key of the number of routed experts; empty for a dense model.
-        expert_width: the key of the width of an expert.
-        gated_shared_expert: every layer has one shared expert, with a gate.
-        vision: the vision tower is of a form that can be counted.
-        deepstack: it is that of Qwen3-VL, with learned positions.
-        biased: the output projection of attention and the experts have biases, and each head has a sink.
-        joined: its modules hold query, key and value, or gate and up, as one matrix.
-        joined_linear: they hold the projections of linear attention as two matrices.
-        expert_matrices: what gate, up and down of an expert are called.
-        defaults: values of keys that are not given.
+        qkv_bias: whether query, key and value have biases; None if ``attention_bias`` decides.
+        norms: the number of norm vectors (of the hidden size) per layer.
+        tied: the default of ``tie_word_embeddings``.
+        window_switch: whether the sliding window applies only with ``use_sliding_window``.
+        experts: the key for the number of routed experts; empty for a dense model.
+        expert_width: the key for the width of an expert.
+        gated_shared_expert: whether every layer has one shared expert with a gate.
+        vision: whether the vision tower can be counted.
+        deepstack: whether the vision tower is that of Qwen3-VL, with learned positions.
+        biased: whether attention's output projection and the experts have biases, and each head a sink.
+        joined: whether query, key and value, and gate and up, are joined in one matrix each.
+        joined_linear: whether the projections of linear attention are joined in two matrices.
+        expert_matrices: the names of gate, up and down in an expert.
+        defaults: the defaults of missing keys.
     """
 
     qkv_bias: bool | None = False
@@ -61,7 +61,7 @@ class Convention:
     defaults: Mapping[str, int] = field(default_factory=dict)
 
 
-#: A dense decoder whose biases the config gives; an unknown type is taken for one.
+#: A dense decoder with biases as in its config; unknown types are treated as this.
 LLAMA = Convention(qkv_bias=None)
 _QWEN2 = Convention(qkv_bias=True, window_switch=True)
 _QWEN3 = Convention(qkv_bias=None, qk_norm=True, window_switch=True, defaults={"head_dim": 128})
@@ -78,7 +78,7 @@ _QWEN3_5_MOE = replace(_QWEN3_5, experts="num_experts", gated_shared_expert=True
 _GEMMA = Convention(qkv_bias=None, tied=True, defaults={"head_dim": 256})
 _DEEPSEEK_V2 = Convention(mla=True, experts="n_routed_experts")
 _DEEPSEEK_V3 = replace(_DEEPSEEK_V2, router_bias=True, defaults={"first_k_dense_replace": 3})
-#: Values that the configs of Gemma 3 leave out.
+#: Values missing in Gemma 3 configs.
 _GEMMA3_DEFAULTS = {
     "num_attention_heads": 8,
     "num_key_value_heads": 4,
@@ -87,7 +87,7 @@ _GEMMA3_DEFAULTS = {
     "max_position_embeddings": 131_072,
 }
 
-#: By ``model_type``, of a whole model or of its text part, whose type may end in ``_text``.
+#: By the ``model_type`` of a whole model or of its text part, whose type may end in ``_text``.
 CONVENTIONS: Mapping[str, Convention] = {
     "llama": LLAMA,
     "granite": LLAMA,
@@ -124,23 +124,23 @@ CONVENTIONS: Mapping[str, Convention] = {
 }
 #: Model types whose experts, latent attention or linear attention can be counted.
 SPECIAL = [name for name, it in CONVENTIONS.items() if it.experts or it.mla or it.linear_attention]
-#: Keys that only models with experts or latent attention have: an unknown type with one is not dense.
+#: Keys of models with experts, latent or linear attention: an unknown type with one of them is not dense.
 NOT_DENSE = ("num_experts", "num_local_experts", "n_routed_experts", "kv_lora_rank", "linear_num_key_heads")
 
 
 def known_type(model_type: str) -> str | None:
-    """Return the key of ``CONVENTIONS`` for a model type, None if it is not known."""
+    """Return the key of ``CONVENTIONS`` for a model type; None if the type is unknown."""
     name = model_type.removesuffix("_text")
     return name if name in CONVENTIONS else None
 
 
 def model_type_of(config: HfConfig) -> str | None:
-    """Return the type of the whole model, or of its language model where only this has one."""
+    """Return the type of the whole model, or that of its language model if only this is given."""
     return config.model_type or (config.text_config.model_type if config.text_config else None)
 
 
 def convention_of(config: HfConfig) -> tuple[str, Convention]:
-    """Return the model type and its convention; an unknown type is taken for a dense decoder."""
+    """Return the model type and its convention; an unknown type is treated as a dense decoder."""
     given = model_type_of(config) or ""
     name = known_type(given)
     if name:

@@ -1,6 +1,6 @@
-"""The weight matrices of a model, and exact counts: of a model and of a critic.
+"""The weight matrices of a model, and exact parameter counts of models and critics.
 
-Shapes and names are those of the modelling code in Hugging Face transformers. Counts are elements, not bytes.
+Shapes and names follow the modelling code of Hugging Face transformers. Counts are elements, not bytes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Matrix(NamedTuple):
     """One linear map of a layer or of a vision tower.
 
     Attributes:
-        part: of the layer; the gate of shared experts belongs to them.
-        copies: how many of them the layer or the tower has.
+        part: its part of the layer; the gate of shared experts belongs to the shared experts.
+        copies: the number of copies in the layer or the tower.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Matrix(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Elements of one copy."""
+        """The number of elements of one copy."""
         return self.inputs * self.outputs
 
 
@@ -49,9 +49,9 @@ class LayerKind(NamedTuple):
 
 
 def layer_kinds(architecture: Architecture) -> tuple[tuple[LayerKind, int], ...]:
-    """Return the kinds of layers and their numbers, in the order in which they first occur.
+    """Return the kinds of layers and the number of each, in order of first occurrence.
 
-    Layers with full attention are every n-th, the n-th being the first of them.
+    Every n-th layer has full attention, beginning with the n-th.
     """
     layers, moe = architecture.num_hidden_layers, architecture.moe
     dense = min(moe.first_dense_layers, layers) if moe else layers
@@ -62,7 +62,7 @@ def layer_kinds(architecture: Architecture) -> tuple[tuple[LayerKind, int], ...]
 def _by_attention(
     architecture: Architecture, start: int, end: int, experts: bool
 ) -> tuple[tuple[LayerKind, int], ...]:
-    """Count the layers from ``start`` to before ``end`` by attention, however many they are."""
+    """Count the layers from ``start`` to before ``end`` by kind of attention, in constant time."""
     linear = architecture.linear_attention
     interval = linear.full_attention_interval if linear else 1
     full = end // interval - start // interval
@@ -148,7 +148,7 @@ def _feed_forward(architecture: Architecture, kind: LayerKind) -> Iterator[Matri
 
 
 def shared_width(moe: Moe) -> int:
-    """Return the width of all shared experts together, which are one MLP in the modelling code."""
+    """Return the total width of the shared experts, which are one MLP in the modelling code."""
     return moe.shared_experts * (moe.shared_expert_intermediate_size or moe.moe_intermediate_size)
 
 
@@ -162,9 +162,9 @@ def _gated(
 
 
 def vision_matrices(vision: Vision) -> Iterator[Matrix]:
-    """Yield every linear map of a vision tower of Qwen; its patch embedding is a convolution.
+    """Yield every linear map of a Qwen vision tower; its patch embedding is a convolution.
 
-    Two forms are known: Qwen2.5-VL (no learned positions, gated MLP) and Qwen3-VL (learned positions, plain
+    There are two forms: Qwen2.5-VL (no learned positions, gated MLP) and Qwen3-VL (learned positions, plain
     MLP, intermediate outputs called deepstack).
     """
     width, depth, mlp = vision.hidden_size, vision.depth, vision.intermediate_size
@@ -184,7 +184,7 @@ def vision_matrices(vision: Vision) -> Iterator[Matrix]:
 
 
 def model_matrices(architecture: Architecture) -> Iterator[tuple[Matrix, int]]:
-    """Yield every linear map of the layers and of the vision tower, with its number in the whole model."""
+    """Yield every linear map of the layers and the vision tower, with its number of copies in the model."""
     for kind, number in layer_kinds(architecture):
         for matrix in layer_matrices(architecture, kind):
             yield matrix, matrix.copies * number
@@ -198,9 +198,9 @@ class LayerCount:
     """Parameters of one decoder layer.
 
     Attributes:
-        parts: by part; biases, norms on query and key, and a convolution belong to attention. ``norms`` are
-            vectors of the hidden size.
-        experts_used: the routed experts that one token passes through.
+        parts: parameters by part; biases, norms on query and key, and the convolution belong to attention.
+            ``norms`` are vectors of the hidden size.
+        experts_used: the parameters of the routed experts that one token passes through.
     """
 
     parts: Mapping[str, int]
@@ -208,17 +208,17 @@ class LayerCount:
 
     @cached_property
     def total(self) -> int:
-        """All parameters of the layer."""
+        """The total parameters of the layer."""
         return sum(self.parts.values())
 
     @property
     def experts(self) -> int:
-        """All routed experts."""
+        """The parameters of all routed experts."""
         return self.parts["experts"]
 
     @property
     def active(self) -> int:
-        """Parameters that one token passes through."""
+        """The parameters that one token passes through."""
         return self.total - self.experts + self.experts_used
 
 
@@ -227,9 +227,9 @@ class Counts:
     """Parameters of a model.
 
     Attributes:
-        lm_head: 0 where it is the embedding.
+        lm_head: the output head; 0 if it is the embedding.
         vision: the vision tower; 0 without one.
-        layers: the kinds of layers and how many of each, in the order in which they first occur.
+        layers: the kinds of layers and the number of each, in order of first occurrence.
     """
 
     embedding: int
@@ -240,34 +240,34 @@ class Counts:
 
     @cached_property
     def total(self) -> int:
-        """All parameters, without layers for multi-token prediction."""
+        """The total parameters, without layers for multi-token prediction."""
         return self.root + sum(layer.total * number for layer, number in self.layers)
 
     @property
     def critic(self) -> int:
-        """All parameters of a critic, whose head gives one number. The head's own bias is left out."""
-        return self.total - self.lm_head + self.final_norm  # this head is as wide as the norm
+        """The total parameters of a critic, whose head has one output, without the head's bias."""
+        return self.total - self.lm_head + self.final_norm  # the head has the size of the norm
 
     @property
     def active(self) -> int:
-        """Parameters that a text token passes through: without the vision tower and experts not chosen."""
+        """The parameters that a text token passes through: without the vision tower and unused experts."""
         return self.root - self.vision + sum(layer.active * number for layer, number in self.layers)
 
     @cached_property
     def largest_layer(self) -> int:
-        """Parameters of the largest decoder layer, the largest unit that FSDP gathers."""
+        """The parameters of the largest decoder layer, the largest unit that FSDP gathers."""
         return max((layer.total for layer, _ in self.layers), default=0)
 
     @cached_property
     def root(self) -> int:
-        """Parameters outside the decoder layers: embedding, head, last norm and vision tower."""
+        """The parameters outside the decoder layers: embedding, head, last norm and vision tower."""
         return self.embedding + self.lm_head + self.final_norm + self.vision
 
 
 def count_parameters(architecture: Architecture) -> Counts:
     """Count all parameters of a model, without layers for multi-token prediction.
 
-    A vision tower counts with its recorded size.
+    A vision tower counts with its recorded number of parameters.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")
@@ -304,7 +304,7 @@ def _count_layer(architecture: Architecture, kind: LayerKind) -> LayerCount:
 
 
 def _attention_vectors(architecture: Architecture, kind: LayerKind) -> int:
-    """Count what attention has besides matrices: biases, norms, and the short convolution."""
+    """Count attention's parameters outside matrices: biases, norms, and the short convolution."""
     linear, mla = architecture.linear_attention, architecture.mla
     if kind.linear_attention and linear:
         key = linear.num_key_heads * linear.key_head_dim
@@ -321,7 +321,7 @@ def _attention_vectors(architecture: Architecture, kind: LayerKind) -> int:
 def mtp_parameters(architecture: Architecture) -> int:
     """Count one layer for multi-token prediction: a last layer, a projection and three norms.
 
-    verl loads it for training only where ``model.mtp.enable`` is set.
+    verl loads it for training only if ``model.mtp.enable`` is set.
     """
     hidden = architecture.hidden_size
     layer = _count_layer(architecture, LayerKind(False, architecture.moe is not None))
@@ -341,7 +341,7 @@ def vision_parameters(vision: Vision) -> int:
         return patch + matrices + vectors
     deepstack = vision.deepstack_layers or 0
     positions = vision.num_position_embeddings * width
-    # Norms have biases here; that of a deepstack merger works on merged patches.
+    # Norms have biases here; the norm of a deepstack merger has the width of merged patches.
     vectors = depth * (4 * width + mlp + width + 4 * width)
     vectors += merger_biases * (1 + deepstack) + 2 * width + 2 * merged * deepstack
     return patch + width + positions + matrices + vectors

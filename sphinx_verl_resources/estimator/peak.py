@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def widening_of(kind: str, registries: Registries) -> float:
-    """Return how much wider ranges are for a kind of runs; without a case, as for the worst kind."""
+    """Return the widening of ranges for a kind of run; without cases, that of the worst kind."""
     found = registries.accuracy.get(kind)
     if found and found.widening is not None:
         return found.widening
@@ -32,17 +32,17 @@ def widening_of(kind: str, registries: Registries) -> float:
 
 
 class AnyEstimate:
-    """The base of estimates: of runs of verl, and of plain fine-tuning. Sizes are bytes on the fullest GPU.
+    """The base of estimates, for runs of verl and for plain fine-tuning. Sizes are bytes on the fullest GPU.
 
     Attributes:
-        shape: of the model.
-        phases: in the order in which they take turns.
-        kind: of the run, one of ``CASE_GROUPS``.
-        widening: how much wider the ranges of uncertain allocations are for this kind of runs.
-        capacity: bytes that the GPU offers to programs; None if it is not known.
-        warnings: about the request.
+        shape: the model's shape.
+        phases: the phases, in their order within a step.
+        kind: the kind of run, one of ``CASE_GROUPS``.
+        widening: the factor on the ranges of uncertain allocations for this kind of run.
+        capacity: bytes that the GPU offers to programs; None if unknown.
+        warnings: warnings about the request.
         unsupported: settings that the estimate ignores, each with a reason.
-        ran: the run is known to have run on such GPUs.
+        ran: whether the run ran on such GPUs.
     """
 
     shape: Shape
@@ -56,7 +56,7 @@ class AnyEstimate:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Settings that decide memory and were not read, each with a reason: no figure holds."""
+        """Unknown settings that decide memory, each with a reason; with any of them, no figure is valid."""
         return ()
 
     @property
@@ -71,17 +71,17 @@ class AnyEstimate:
 
     @property
     def suggestion(self) -> Suggestion | None:
-        """The one setting that lowers the peak most."""
+        """The single setting that lowers the peak most."""
         return None
 
     @property
     def fits_up_to_tokens(self) -> float | None:
-        """The largest mean length of a sequence, in tokens, that fits; None if it does not matter."""
+        """The largest mean sequence length that fits, in tokens; None if it does not matter."""
         return None
 
     @property
     def varies(self) -> bool:
-        """True where lengths vary around a known mean and nothing else is unknown."""
+        """True if lengths vary around a known mean and nothing else is unknown."""
         return False
 
     @property
@@ -96,22 +96,22 @@ class AnyEstimate:
 
     @cached_property
     def peak_phase(self) -> Phase:
-        """The phase that sets the peak."""
+        """The phase with the largest total."""
         return max(self.phases, key=lambda phase: phase.total)
 
     @property
     def peak(self) -> float:
-        """The most that is on the GPU at any moment: decides whether a run fits."""
+        """The most memory in use on the GPU at any moment."""
         return self.peak_phase.total
 
     @property
     def low(self) -> float:
-        """The lower end of the peak."""
+        """The low end of the peak."""
         return self.peak_range.low
 
     @cached_property
     def high(self) -> float:
-        """The upper end of the peak; alone it is found faster than both ends."""
+        """The high end of the peak; faster to compute than both ends."""
         if self.varies:
             return self.peak_range.high
         return max(phase.ends(self.widening).high for phase in self.most)
@@ -126,10 +126,10 @@ class AnyEstimate:
         return self._ends(lambda phase: phase.ends(widening), lambda phase: phase.total)
 
     def _ends(self, ends: Callable[[Phase], Ends], size: Callable[[Phase], float]) -> Ends:
-        """Return both ends of the largest phase, from those of each phase and its size.
+        """Return both ends of the largest phase, from the ends and the size of each phase.
 
-        What is unknown gives bounds: the low end of the least, and the high end of the most. How far lengths
-        vary around a known mean is one more cause beside the others.
+        With unknown settings, these are the low end of the least and the high end of the most. Lengths that
+        vary around a known mean add another independent error.
         """
         if not self.varies:
             # Without padding, logits can take more than with it.
@@ -163,20 +163,20 @@ class AnyEstimate:
 
     @property
     def counted_besides(self) -> Allocations:
-        """The allocations that PyTorch counts in each phase besides the training process's own memory."""
+        """The allocations that PyTorch counts in each phase, besides those of the training itself."""
         return ()
 
     @property
     def fits(self) -> bool:
-        """True where the verdict is so; a search that asks for no more is faster with it."""
+        """True if the verdict is ``fits``; faster to compute than the verdict."""
         capacity = self.capacity
         if capacity is None or self.undecided:
             return False
-        return self.peak <= capacity and self.high <= capacity  # the peak is known earlier
+        return self.peak <= capacity and self.high <= capacity  # the peak is faster to compute
 
     @property
     def verdict(self) -> Verdict:
-        """Compare both ends of the range with the capacity."""
+        """The verdict: both ends of the range compared with the capacity."""
         if self.capacity is None or self.undecided:
             return "unknown"
         if self.high <= self.capacity:
@@ -188,7 +188,7 @@ class AnyEstimate:
 
 @dataclass(frozen=True)
 class FixedEstimate(AnyEstimate):
-    """An estimate whose phases are given: of plain fine-tuning, or of one phase of a run."""
+    """An estimate with given phases: of plain fine-tuning, or of a single phase of a run."""
 
     shape: Shape
     phases: tuple[Phase, ...]

@@ -1,7 +1,7 @@
 """The phases of one step of verl: the allocations on the fullest GPU in each.
 
-They take turns, so the peak is the largest of them and not their sum. Source of what is resident when: verl
-at 1dda039b9 and the releases before it, see ``versions``.
+They take turns, so the peak is their maximum and not their sum. Source for the resident allocations of each
+phase: verl at 1dda039b9 and earlier releases, see ``versions``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .settings import Role, Settings
     from .shape import Shape
 
-#: The phases in the order in which they take turns, and their names for people.
+#: The phases in their order within a step, and their names for people.
 LABELS = {
     "rollout": N_("Rollout"),
     "old-log-prob": N_("Old log-prob"),
@@ -58,16 +58,16 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase on the GPU that is fullest in it. Sizes are bytes.
+    """One phase, on the GPU that is fullest in it. Sizes are bytes.
 
     Attributes:
         name: a key of ``LABELS``.
-        trainer: allocations of PyTorch in the training process.
+        trainer: PyTorch's allocations in the training process.
         engine_state: the state of the rollout engine.
-        engine: allocations of the rollout engine.
-        runtime_overhead: contexts, communicators and cached blocks, which neither counts.
-        counted: total of ``trainer``: what PyTorch's counter sees, without the rollout pool.
-        total: everything.
+        engine: the allocations of the rollout engine.
+        runtime_overhead: contexts, communicators and cached blocks, which are part of neither.
+        counted: the total of ``trainer``, which PyTorch's counter shows, without the rollout pool.
+        total: the total of all allocations.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Phase:
 
     @property
     def allocations(self) -> Allocations:
-        """Everything; the memory that PyTorch's allocator cannot use comes last."""
+        """All allocations; memory that PyTorch's allocator cannot use comes last."""
         lost = {"allocated": self.counted, "share": FRAGMENTATION.value}
         constant = FRAGMENTATION if self.engine_state == "asleep" else IDLE_FRAGMENTATION
         fragments = allocate(Kind.FRAGMENTATION, constant.evidence, lost, spread=constant.spread)
@@ -94,7 +94,7 @@ class Phase:
 
     @property
     def breakdown(self) -> Breakdown:
-        """Everything, with formulas."""
+        """All allocations, with formulas."""
         return Breakdown(tuple(allocation.component for allocation in self.allocations))
 
     @property
@@ -106,13 +106,13 @@ class Phase:
         return sizes
 
     def ends(self, widening: float) -> Ends:
-        """Return both ends of ``total``; estimates of several GPUs ask for them again."""
+        """Return both ends of ``total``; cached, since estimates of several GPUs need them again."""
         if widening not in self._ends:
             self._ends[widening] = ends_of(self.allocations, widening, self.counted)
         return self._ends[widening]
 
     def counted_ends(self, widening: float, besides: Allocations) -> Ends:
-        """Return both ends of ``counted`` and of what PyTorch counts besides."""
+        """Return both ends of ``counted`` plus the other allocations that PyTorch counts."""
         return ends_of(besides + self.trainer, widening, self.counted)
 
 
@@ -123,9 +123,9 @@ def phase_of(
     engine: Allocations,
     runtime_overhead: Allocations,
 ) -> Phase:
-    """Return a phase with its totals."""
+    """Return a phase, with its totals computed."""
     counted = size_of(trainer)
-    # The sum of the breakdown, whose components are only made when they are shown.
+    # Equal to the breakdown's total, whose components are made only when they are shown.
     total = counted * (1 + FRAGMENTATION.value) + size_of(engine + runtime_overhead)
     values = {
         "name": name,
@@ -141,7 +141,7 @@ def phase_of(
 
 
 def on_gpu_of(phases: Iterable[Phase], shape: Shape, settings: Settings) -> Iterator[Phase]:
-    """Yield the phases of the same run on another GPU, where vLLM takes another amount of memory."""
+    """Yield the phases of the same run on another GPU, on which vLLM takes a different amount of memory."""
     engines: dict[EngineState, Allocations] = {}
     for phase in phases:
         state = phase.engine_state
@@ -156,7 +156,7 @@ _TOTAL: Callable[[Phase], float] = attrgetter("total")
 
 
 class TrainedRole(Protocol):
-    """The memory of the actor or the critic on one GPU, whichever backend trains it. Sizes are bytes."""
+    """The memory of the actor or the critic on one GPU, with any training backend. Sizes are bytes."""
 
     @property
     def stage_index(self) -> int:
@@ -164,7 +164,7 @@ class TrainedRole(Protocol):
 
     @property
     def has_head(self) -> bool:
-        """True where the vocabulary-wide outputs are computed."""
+        """True if the role computes the vocabulary-wide outputs on this GPU."""
 
     @property
     def idle(self) -> Allocations:
@@ -181,34 +181,34 @@ class TrainedRole(Protocol):
         """Return the allocations of an update."""
 
     def resident_reference(self) -> Allocations:
-        """Return what the reference policy keeps on the GPU all the time."""
+        """Return the reference policy's allocations that stay on the GPU in all phases."""
 
     def reference_pass(self, tokens: float, resident: Allocations) -> tuple[Allocations, Allocations]:
-        """Return the same of the reference policy, without what is ``resident`` of it."""
+        """Return the same as ``inference`` for the reference policy, without its ``resident`` allocations."""
 
     def weight_sync(self, bucket: Allocations) -> Allocations:
-        """Return the allocations while the weights are sent to the rollout engine in a bucket."""
+        """Return the allocations during weight sync, which sends the weights in a bucket."""
 
     def offloaded(self) -> Allocations:
-        """Return the states and activations of this GPU that are in host memory at some time."""
+        """Return this GPU's states and activations that are in host memory at any time."""
 
     def offloaded_reference(self) -> Allocations:
         """Return this GPU's share of a reference policy in host memory."""
 
 
 def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
-    """Return every phase of a step; of the stages of a pipeline the fullest in each."""
+    """Return every phase of a step, each on the pipeline stage that is fullest in it."""
     return tuple(phases_in_turn(shape, settings))
 
 
 def phases_in_turn(shape: Shape, settings: Settings) -> Iterator[Phase]:
     """Yield every phase, as ``phases_of`` returns them.
 
-    Each is computed when it is asked for: for a run that does not fit, the first ones often show it.
+    Each is computed on demand: the first phases often show that a run does not fit.
     """
     actors, critics = roles_of(shape, settings)
     aligned = [role.stage_index for role in actors] == [role.stage_index for role in critics]
-    # The stages of a critic with the same layout are on the GPUs of the actor's stages.
+    # A critic with the actor's pipeline size has its stages on the same GPUs.
     pairs = zip(actors, critics, strict=True) if aligned else product(actors, critics or (None,))
     overhead = runtime_overhead(settings)
     asleep = engine_allocations("asleep", shape, settings, 0.0)
@@ -240,7 +240,7 @@ def roles_of(shape: Shape, settings: Settings) -> tuple[tuple[TrainedRole, ...],
 def _trainer_phases(
     shape: Shape, settings: Settings, actor: TrainedRole, critic: TrainedRole | None
 ) -> Iterator[tuple[str, Allocations, EngineState]]:
-    """Yield each phase on one GPU: its name, the training process, and the state of the rollout engine."""
+    """Yield each phase on one GPU: its name, the trainer's allocations and the rollout engine's state."""
     reference = actor.resident_reference() if settings.reference else ()
     others = (critic.idle if critic else ()) + reference
     if not settings.rollout.separate:
@@ -273,7 +273,7 @@ def _trainer_phases(
 
 
 def _wider(at_layer: Allocations, at_head: Allocations, of_vocabulary: Allocations) -> Allocations:
-    """Return the larger moment of a pass without gradients; the logits come when the layers are done."""
+    """Return the larger moment of a pass without gradients: a layer, or the logits after the layers."""
     return max(at_layer, at_head + of_vocabulary, key=size_of)
 
 
@@ -292,7 +292,7 @@ def runtime_overhead(settings: Settings) -> Allocations:
 
 
 def _cached_blocks(shape: Shape, settings: Settings, trainer: Allocations) -> Allocations:
-    """Return the blocks that PyTorch keeps because each layer's experts get another number of tokens."""
+    """Return the blocks that PyTorch caches because each layer's experts get a different number of tokens."""
     actor = settings.actor
     if not shape.expert_parameters or actor.backend != "megatron" or actor.megatron.expert == 1:
         return ()
@@ -313,14 +313,14 @@ def _overhead(engine: bool, groups: int, partners: int) -> Allocations:
 
 
 def _fsdp_groups(settings: Settings, actor: Role) -> tuple[int, ...]:
-    """Return the sizes of the groups that communicate: all GPUs, those of FSDP's mesh, and others."""
+    """Return the sizes of the communicating groups: all GPUs, those of FSDP's mesh, and others."""
     gpus, fsdp, rollout = settings.gpus, actor.fsdp, settings.rollout
     in_process = behaviour(settings.version).engine_in_process and not rollout.separate
     return gpus, fsdp.shard, gpus // fsdp.shard, fsdp.ulysses, rollout.tensor if in_process else 1
 
 
 def _megatron_groups(settings: Settings, actor: Role) -> tuple[int, ...]:
-    """Return the sizes of the groups that communicate; Megatron makes them with and without context ranks.
+    """Return the sizes of the communicating groups; Megatron makes them with and without context ranks.
 
     Source: ``initialize_model_parallel`` in megatron/core/parallel_state.py.
     """

@@ -1,4 +1,4 @@
-"""The GPUs of a run: how many train, which roll out or teach, and what each of them offers."""
+"""The GPUs of a run: the training GPUs, those for rollout or teachers, and their capacity."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ TRAINER_GPUS = ("trainer.nnodes", "trainer.n_gpus_per_node")
 
 
 def training_gpus(reader: Reader) -> tuple[int, int]:
-    """Return the number of GPUs that train, and of their nodes.
+    """Return the number of training GPUs, and of their nodes.
 
-    A request names the GPUs that train, or those of all pools together.
+    A request gives the number of training GPUs, or of the GPUs in all pools together.
     """
     nodes, each = map(reader.whole, TRAINER_GPUS)
     gpus = reader.request.gpus
     if gpus is None:
         return nodes * each, nodes
     if gpus < 1:
-        reader.error("gpus", f"expected at least one GPU, got {gpus}", "name their number, as in 8*H100")
+        reader.error("gpus", f"expected at least one GPU, got {gpus}", "give a number, for example 8*H100")
         return 1, 1
     if nodes * each == gpus or nodes * each == gpus - other_gpus(reader):
         return nodes * each, nodes
     stated = [reader.is_set(key) for key in TRAINER_GPUS]
     if all(stated):
-        message = f"{nodes} × {each} GPUs contradict the {gpus} GPUs that are named; {gpus} is taken"
+        message = f"{nodes} nodes × {each} GPUs contradict the {gpus} GPUs given: {gpus} is used"
         reader.warning("trainer.n_gpus_per_node", message, "correct one of the two")
     elif stated[0] and not gpus % nodes:
         return gpus, nodes
@@ -48,7 +48,7 @@ def training_gpus(reader: Reader) -> tuple[int, int]:
 
 
 class Pools(NamedTuple):
-    """The GPUs of a run: of each of some nodes for training, others, and the key that leaves that open."""
+    """The GPUs of a run: training nodes and GPUs per node, other GPUs, and the key that leaves them open."""
 
     nodes: int
     each: int
@@ -65,8 +65,8 @@ def all_gpus(settings: Mapping[str, Any], unread: Container[str], registries: Re
     """Return the GPUs of all pools.
 
     Args:
-        settings: by dotted key; a key that is not set has verl's default.
-        unread: keys that are set to an unknown value.
+        settings: the settings by dotted key; unset keys have verl's defaults.
+        unread: the keys that are set to an unknown value.
         registries: the registries.
 
     >>> from ..cli.data import read_data
@@ -83,20 +83,20 @@ def all_gpus(settings: Mapping[str, Any], unread: Container[str], registries: Re
 
 
 def other_gpus(reader: Reader) -> int:
-    """Return the GPUs of the pools that do not train, as far as they are set."""
+    """Return the number of GPUs in pools that do not train; an unset size counts as 0."""
     return sum(_size(reader, section) for section in _other_pools(reader))
 
 
 def rollout_gpus(reader: Reader) -> int:
-    """Return the GPUs of rollout engines that are no training GPUs, as far as they are set."""
+    """Return the number of GPUs in the rollout engines' own pool; an unset size counts as 0."""
     return sum(_size(reader, section) for section in _rollout_pool(reader))
 
 
 def _other_pools(reader: Reader) -> list[str]:
-    """Return the sections of the pools that take none of the trainer's GPUs.
+    """Return the sections of the pools outside the trainer's GPUs.
 
-    They are rollout engines of their own, teachers and reward models (trainer/ppo/v1/trainer_base.py:757-791
-    at 1dda039b9).
+    These are separate rollout engines, teachers and reward models (trainer/ppo/v1/trainer_base.py:757-791 at
+    1dda039b9).
     """
     pools = _rollout_pool(reader)
     if reader.flag("distillation.enabled"):
@@ -114,12 +114,12 @@ def _rollout_pool(reader: Reader) -> list[str]:
 
 
 def _keys(section: str) -> tuple[str, str]:
-    """Return the keys of the nodes of a pool, and of the GPUs of each."""
+    """Return the keys for a pool's nodes and for its GPUs per node."""
     return f"{section}.nnodes", f"{section}.n_gpus_per_node"
 
 
 def _size(reader: Reader, section: str) -> int:
-    """Return the GPUs of a pool; 0 where neither key is set, which leaves their number open."""
+    """Return the number of GPUs in a pool; 0 if neither key is set, which leaves the number open."""
     nodes, each = _keys(section)
     if not (reader.is_set(nodes) or reader.is_set(each)):
         return 0
@@ -129,12 +129,12 @@ def _size(reader: Reader, section: str) -> int:
 
 
 def is_separate(reader: Reader, mode: str, *hybrid: str) -> bool:
-    """Tell whether no rollout engine is on the training GPUs.
+    """Return whether no rollout engine is on the training GPUs.
 
-    The trainers for asynchronous training before V1 keep them apart, unless a switch asks for engines on the
-    training GPUs too (fully_async_trainer.py:152 at 1dda039b9). The mode ``separate_async`` of V1 has both:
-    it starts and validates with the engines on the training GPUs (v1/trainer_separate_async.py:165). It needs
-    ``rollout.nnodes``; settings without it describe training alone.
+    Asynchronous trainers before V1 separate the two, unless a switch also puts engines on the training GPUs
+    (fully_async_trainer.py:152 at 1dda039b9). V1's mode ``separate_async`` has both: it starts and validates
+    with the engines on the training GPUs (v1/trainer_separate_async.py:165). It requires ``rollout.nnodes``;
+    settings without it describe training alone.
     """
     if reader.any(mode) == "separate_async":
         return not reader.is_set(f"{ROLLOUT}.nnodes")
@@ -142,7 +142,7 @@ def is_separate(reader: Reader, mode: str, *hybrid: str) -> bool:
 
 
 def capacity(reader: Reader, registries: Registries) -> float | None:
-    """Return what the GPU offers; for a nominal size alone, the least that any GPU of that size offers."""
+    """Return the GPU's capacity; for a nominal size alone, the smallest capacity of GPUs of this size."""
     request = reader.request
     gpu = gpu_of(request, registries)
     if gpu is not None:
@@ -154,14 +154,14 @@ def capacity(reader: Reader, registries: Registries) -> float | None:
         problem = registries.no_gpu(request.gpu, "add it to gpus.yaml, or give its memory")
         reader.warning("gpus", problem.message, problem.remedy, problem.code)
     elif not request.partial:
-        hint = "name it, as in 8*H100"
+        hint = "name one, for example 8*H100"
         message = "no GPU is named: the verdict is unknown, and the rollout budget is that of an 80 GB GPU"
         reader.warning("gpus", message, hint, Code.missing_key)
     return None
 
 
 def gpu_of(request: Request, registries: Registries) -> Gpu | None:
-    """Return the GPU by its name; one sold in several sizes, by name and size."""
+    """Return the GPU by its name, or by name and size if it is sold in several sizes."""
     if request.gpu is None:
         return None
     sized = registries.gpus.get(f"{request.gpu}-{request.memory_gb:g}GB") if request.memory_gb else None
@@ -169,5 +169,5 @@ def gpu_of(request: Request, registries: Registries) -> Gpu | None:
 
 
 def is_npu(gpu: Gpu | None) -> bool:
-    """Tell whether a GPU is an NPU."""
+    """Return whether a GPU is an NPU."""
     return gpu is not None and gpu.vendor == "huawei"

@@ -1,4 +1,4 @@
-"""The queries about estimates and the cases that they are tested on."""
+"""Queries about estimates, and about the cases that test them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class EstimatorQuery(Query[Answer]):
     reads = frozenset({"config_keys", "accuracy"})
 
 
-#: Fields of an architecture that nothing is computed from.
+#: Fields of an architecture that no computation uses.
 _DESCRIPTIVE = {
     "name", "aliases", "aliases_unverified", "published", "config_source", "script", "verified", "notes",
 }  # fmt: skip
 
 
-#: Fields of a run that pages show beside its estimate, and fields of a case in tables and plots.
+#: Fields of a run that pages show next to its estimate, and fields of a case in tables and plots.
 _BESIDE_ESTIMATES = {"id", "label", "model", "task", "gpus", "max_batch", "script", "measured"}
 _OF_CASES = {"id", "source", "model", "gpus", "outcome", "contested", "not_scored"}
 
 
 def basis(estimate: Estimate | None) -> Any:
-    """Return what an estimate is computed from, with its remarks; figures and formulas follow from it."""
+    """Return an estimate's inputs and remarks; all figures and formulas follow from these."""
     if estimate is None:
         return None
     architecture = estimate.shape.architecture.model_dump(mode="json", exclude=_DESCRIPTIVE)
@@ -47,7 +47,7 @@ def basis(estimate: Estimate | None) -> Any:
 
 @dataclass(frozen=True)
 class RecordedRun(EstimatorQuery["Run"]):
-    """A query for a run as it is recorded, by its id."""
+    """A query for a recorded run by its id."""
 
     run: str
 
@@ -60,7 +60,7 @@ class RecordedRun(EstimatorQuery["Run"]):
         return run
 
     def fingerprint(self, answer: Run) -> str:
-        """Return a digest of what pages show of a run beside its table and its estimate."""
+        """Return a digest of the fields that pages show next to a run's table and estimate."""
         return digest(answer.model_dump_json(include=_BESIDE_ESTIMATES))
 
 
@@ -68,7 +68,7 @@ class EstimateQuery(EstimatorQuery["Estimate"]):
     """A query for one estimate."""
 
     def request(self, data: EstimatorContext) -> Request:
-        """Return the question to the estimator.
+        """Return the request to the estimator.
 
         Raises:
             NoAnswerError: nothing can be estimated.
@@ -82,7 +82,7 @@ class EstimateQuery(EstimatorQuery["Estimate"]):
         return estimate(self.request(data), data.registries)
 
     def fingerprint(self, answer: Estimate) -> str:
-        """Return a digest of what everything in an estimate follows from."""
+        """Return a digest of the estimate's inputs, from which everything in it follows."""
         return digest(basis(answer))
 
 
@@ -110,11 +110,11 @@ class ModelEstimate(EstimateQuery):
     """A query for the estimate of a model with given settings.
 
     Attributes:
-        model: Hugging Face name.
-        gpus: their number.
-        gpu: their name.
+        model: the model's Hugging Face name.
+        gpus: the number of GPUs.
+        gpu: the name of the GPU.
         config: pairs of dotted key and value, lists as tuples.
-        version: of verl; None for the newest.
+        version: the version of verl; None for the newest.
     """
 
     model: str
@@ -134,7 +134,7 @@ class ModelEstimate(EstimateQuery):
 
 @dataclass(frozen=True)
 class Capacity(EstimatorQuery["float | None"]):
-    """A query for the bytes that a GPU offers to programs; None if it is not known."""
+    """A query for a GPU's capacity in bytes; None for an unknown GPU."""
 
     gpu: str
 
@@ -148,11 +148,11 @@ class Capacity(EstimatorQuery["float | None"]):
 
 @dataclass(frozen=True)
 class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
-    """A query for what longer responses take.
+    """A query for the memory of a run with longer responses.
 
     Attributes:
-        asked: the run.
-        responses: limits of its responses, in tokens.
+        asked: the query for the run's estimate.
+        responses: response lengths, in tokens.
     """
 
     asked: ModelEstimate
@@ -172,16 +172,16 @@ class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
 
 @dataclass(frozen=True)
 class Savings(EstimatorQuery["SavingSteps"]):
-    """A query for what each setting that saves memory saves.
+    """A query for the savings of each memory-saving setting.
 
     Attributes:
-        asked: the run.
+        asked: the query for the run's estimate.
     """
 
     asked: EstimateQuery
 
     def answer(self, data: EstimatorContext) -> SavingSteps:
-        """Estimate the run with one setting after another."""
+        """Estimate the run with the settings added one by one."""
         from .sweeps import savings
 
         return savings(self.asked.request(data), data.registries)
@@ -207,7 +207,7 @@ class Defaults(EstimatorQuery["tuple[tuple[str, Any], ...]"]):
 
 @dataclass(frozen=True)
 class Accuracies(EstimatorQuery["tuple[tuple[Score, ...], tuple[Accuracy, ...]]"]):
-    """A query for every case of some groups, computed and observed, and the summary of each group."""
+    """A query for the scores of every case in some groups, and the summary of each group."""
 
     groups: tuple[str, ...]
 
@@ -223,13 +223,13 @@ class Accuracies(EstimatorQuery["tuple[tuple[Score, ...], tuple[Accuracy, ...]]"
         return scores, summaries(scores)
 
     def fingerprint(self, answer: tuple[tuple[Score, ...], tuple[Accuracy, ...]]) -> str:
-        """Return a digest of what the tables and the plot show of each case and group."""
+        """Return a digest of the fields of each case and group in the tables and the plot."""
         scores, found = answer
         return digest([_shown(item) for item in scores], plain(found))
 
 
 def _shown(item: Score) -> Any:
-    """Return what tables and plots show of a case: what was observed, and what is computed of it."""
+    """Return the fields of a case in tables and plots: observed and computed."""
     found = item.estimate
     return [
         item.case.model_dump_json(include=_OF_CASES),

@@ -1,4 +1,4 @@
-"""Read the settings of a request: value by value, and into fields that name their keys."""
+"""Read the settings of a request: value by value, and into fields that declare their keys."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
     from .registries import Registries
     from .request import Backend, Request
 
-#: Defaults of the trainers with rollout engines on GPUs of their own, where they differ.
+#: Differing defaults of the trainers whose rollout engines have separate GPUs.
 _OF_POOLS = {"algorithm.rollout_correction.bypass_mode": True, f"{MODEL}.use_remove_padding": True}
-#: Larger numbers make no sense.
+#: Larger numbers are rejected.
 _MOST = 10**12
 
 
 class Reader:
-    """The settings of a request with verl's defaults behind them; defaults are not checked.
+    """The settings of a request, with verl's defaults for unset keys; the defaults are not checked.
 
     Attributes:
-        request: the question.
+        request: the request.
         config: its settings under today's names.
-        defaults, traits: of its version of verl.
+        defaults, traits: the defaults and the behaviour of its version of verl.
         simple_values: the values of ``defaults`` that ``read_fields`` has read, by class and sections.
-        gpus: their number, and ``backend`` that of the actor, once they are read.
-        rollout_gpus: the GPUs that rollout engines are on, once they are read.
-        fully_async: the run is one of the fully asynchronous trainer.
-        has_rollout_pool: it is one of a trainer whose rollout engines have a pool of GPUs of their own.
-        pads, cuts_log_probs: some key says how sequences are padded, or how log-prob passes are cut.
-        diagnostics: what is wrong, in the order in which it was met.
+        gpus: the number of training GPUs, once read; ``backend`` is that of the actor.
+        rollout_gpus: the number of GPUs with rollout engines, once read.
+        fully_async: whether the run uses the fully asynchronous trainer.
+        has_rollout_pool: whether its trainer has a separate pool of GPUs for rollout engines.
+        pads, cuts_log_probs: whether any key sets the padding of sequences, or the micro-batches of log-prob
+            passes.
+        diagnostics: the problems, in the order of reading.
     """
 
     def __init__(self, request: Request, registries: Registries) -> None:
@@ -59,31 +60,31 @@ class Reader:
         self.diagnostics: list[Diagnostic] = []
 
     def error(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
-        """Note a problem that leaves no estimate."""
+        """Record a problem that prevents an estimate."""
         self.diagnostics.append(error_at(key, message, remedy, code))
 
     def warning(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
-        """Note a problem that leaves an estimate."""
+        """Record a problem that does not prevent an estimate."""
         self.diagnostics.append(warning_at(key, message, remedy, code))
 
     def is_set(self, key: str) -> bool:
-        """Tell whether the user set a key to anything but null."""
+        """Return whether the user set a key to anything but null."""
         return key in self.config and self.config[key] is not None
 
     def first_set(self, *keys: str) -> str:
-        """Return the first key that the user set, or else the last."""
+        """Return the first key that the user set; the last key if none is set."""
         for key in keys:
             if self.is_set(key):
                 break
         return key
 
     def any(self, key: str) -> Any:
-        """Return a value of any type; verl's default for a reference that is not resolved."""
+        """Return a value of any type; verl's default if it is an unresolved reference."""
         if key not in self.config:
             return self.defaults.get(key)
         value = self.config[key]
         if isinstance(value, str) and "${" in value:
-            message = f"{value[:80]!r} refers to another setting; verl's default is taken"
+            message = f"{value[:80]!r} refers to another setting: verl's default is used"
             self.warning(key, message, "write the value itself", Code.unresolved)
             return self.defaults.get(key)
         return value
@@ -98,11 +99,11 @@ class Reader:
         return bool(value)
 
     def flags(self, *keys: str) -> list[bool]:
-        """Return truth values; every key is read, so that all that is wrong with them is noted."""
+        """Return truth values; reads every key, so that every problem is reported."""
         return [self.flag(key) for key in keys]
 
     def whole(self, key: str, least: int = 1) -> int:
-        """Return a whole number; without one verl's default, and without that ``least``."""
+        """Return a whole number: the value, otherwise verl's default, otherwise ``least``."""
         if key in self.config and (value := self.optional(key, least)) is not None:
             return value
         default = self.defaults.get(key)
@@ -134,26 +135,26 @@ class Reader:
         return float(value) if type(value) in (int, float) else high
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str | None:
-        """Return one of some words, or None."""
+        """Return one of the choices, or None."""
         value = self.any(key)
         if value is not None and value not in choices:
             hint = did_you_mean(str(value), choices)
-            self.error(key, f"{str(value)[:80]!r} is not a value of it", hint, Code.unknown_value)
+            self.error(key, f"unknown value {str(value)[:80]!r}", hint, Code.unknown_value)
             value = self.defaults.get(key)
         found: str | None = value
         return found
 
     def data_type(self, key: str, otherwise: int = 4) -> int:
-        """Return the bytes of a number of the data type."""
+        """Return the bytes of one number of the data type."""
         return DATA_TYPES.get(self.choice(key, tuple(DATA_TYPES)) or "", otherwise)
 
-    def must_divide(self, key: str, size: int, product: str = "it", gpus: int | None = None) -> bool:
-        """Tell whether a size divides the GPUs; if not, note that."""
+    def must_divide(self, key: str, size: int, product: str = "", gpus: int | None = None) -> bool:
+        """Return whether a size divides the number of GPUs; if not, record an error."""
         gpus = gpus or self.gpus
         if not gpus % size:
             return True
-        message = f"{product} is {size}, which does not divide the {gpus} GPUs"
-        self.error(key, message, "choose a divisor")
+        subject = f"{product} is {size}, which" if product else f"{size}"
+        self.error(key, f"{subject} does not divide the {gpus} GPUs", "choose a divisor")
         return False
 
     def _default_for(self, key: str, value: Any, expected: str) -> Any:
@@ -166,7 +167,7 @@ class Reader:
 def _traits_of_keys(keys: tuple[str, ...]) -> tuple[frozenset[str], bool, bool]:
     """Return the sections of settings, ``Reader.pads`` and ``Reader.cuts_log_probs``.
 
-    Searches ask again and again with the same keys.
+    Cached, since searches use the same keys many times.
     """
     sections = frozenset(key.partition(".")[0] for key in keys)
     names = {key.rpartition(".")[2] for key in keys}
@@ -187,11 +188,11 @@ def _as_verl(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, f"{ACTOR}.fsdp_config.model_dtype": "bf16", **optimizer}
 
 
-# -- fields that name the keys they read
+# -- fields that declare their keys
 
 
 class Sections(NamedTuple):
-    """The sections of verl's configuration that the keys of a role are in."""
+    """The sections of verl's configuration with the keys of a role."""
 
     role: str
     model: str
@@ -210,16 +211,16 @@ def setting(read: Callable[..., Any], *keys: str, **limits: Any) -> Any:
     """Declare a field of settings.
 
     Args:
-        read: called with a reader, the keys and the limits; returns the value.
-        keys: of verl, each after its section, as in ``{rollout}.name``; the sections ``{role}``, ``{model}``,
-            ``{fsdp}`` and ``{megatron}`` are those of the actor or the critic.
-        limits: the least value, for example, in the order of the arguments of ``read``.
+        read: the function that returns the value, given a reader, the keys and the limits.
+        keys: verl's keys, each after its section, as in ``{rollout}.name``; the sections ``{role}``,
+            ``{model}``, ``{fsdp}`` and ``{megatron}`` are those of the actor or the critic.
+        limits: further arguments of ``read``, such as the least value, in their order.
     """
     return field(metadata={"setting": (read, keys, tuple(limits.values()))})
 
 
 def read_fields(cls: type[_Fields], reader: Reader, of: Sections = OF_ACTOR, **given: Any) -> _Fields:
-    """Return settings: the fields that are declared with ``setting`` are read, the others are given."""
+    """Return settings: read the fields declared with ``setting``, and take the others from ``given``."""
     declared: Any = cls
     simple, others = _settings(declared, of)
     config, values = reader.config, reader.simple_values.get((cls, of))
@@ -236,7 +237,7 @@ def read_fields(cls: type[_Fields], reader: Reader, of: Sections = OF_ACTOR, **g
 
 
 def read_fields_again(found: _Fields, reader: Reader, of: Sections, keys: frozenset[str]) -> _Fields:
-    """Return settings of which only the fields that are read from some of the keys are read again."""
+    """Return settings, reading again only the fields that use some of the keys."""
     declared: Any = type(found)
     return changed(
         found, **{name: read(reader, key, *more) for name, read, key, more in _of_keys(declared, of, keys)}
@@ -248,16 +249,16 @@ _Declared = list[tuple[str, "Callable[..., Any]", str, tuple[Any, ...]]]
 
 @lru_cache(maxsize=64)
 def _of_keys(cls: Any, of: Sections, keys: frozenset[str]) -> _Declared:
-    """Return the fields that are read from some of the keys, as ``_settings`` does."""
+    """Return the fields that use some of the keys, in the form of ``_settings``."""
     simple, others = _settings(cls, of)
     return [item for item in (*simple, *others) if not keys.isdisjoint((item[2], *item[3]))]
 
 
 @lru_cache(maxsize=64)
 def _settings(cls: Any, of: Sections) -> tuple[_Declared, _Declared]:
-    """Return the fields that are read: how, from which key in the sections of a role, and with what more.
+    """Return the declared fields, each with its function, its first key and further arguments.
 
-    The first are read from one key alone, so that their defaults are the same in every request.
+    The first group reads a single key each, so their defaults are the same in every request.
     """
     found: tuple[_Declared, _Declared] = [], []
     sections = {**_SECTIONS, **of._asdict(), "megatron": f"{of.role}.megatron"}

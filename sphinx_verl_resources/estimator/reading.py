@@ -1,4 +1,4 @@
-"""Settings that take more than the value of one key: rules of verl, of its versions, of Megatron."""
+"""Settings that need more than the value of one key: rules of verl, of its versions, of Megatron."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 #: The rollout engines that are modelled.
 ENGINES = ("vllm", "sglang", "trtllm", "hf")
-#: Optimizers with two moments, in small letters: those of 8 bits, and those that add a buffer after Kahan.
+#: Optimizers with two moments, in lower case: with 8-bit moments, and with a Kahan summation buffer.
 EIGHT_BIT = ("adam8bit", "adamw8bit", "pagedadamw8bit")
 KAHAN = ("adamw_bf16", "anyprecisionadamw")
 ADAMS = ("adam", "adamw", *EIGHT_BIT, *KAHAN)
-#: verl's estimators of the advantage; the first needs a critic.
+#: verl's advantage estimators; the first needs a critic.
 ESTIMATORS = (
     "gae", "gdpo", "gpg", "grpo", "grpo_passk", "grpo_vectorized", "opo", "optimal_token_baseline",
     "reinforce_plus_plus", "reinforce_plus_plus_baseline", "remax", "rloo", "rloo_vectorized",
     "tir_optimal_token_baseline",
 )  # fmt: skip
 BACKENDS = ("fsdp", "fsdp2", "megatron")
-#: Backends of verl that have no formulas here.
+#: Backends of verl without formulas here.
 _OTHER_BACKENDS = ("automodel", "fsdp_turbo", "torchtitan", "veomni")
 
 
@@ -34,7 +34,7 @@ _OTHER_BACKENDS = ("automodel", "fsdp_turbo", "torchtitan", "veomni")
 
 
 def actor_backend(reader: Reader) -> Backend:
-    """Return the training backend: by the strategy, the engine, the source, or keys of Megatron."""
+    """Return the training backend, from the strategy, the engine, the source, or keys of Megatron."""
     named = strategy(reader, f"{ACTOR}.strategy")
     engine = reader.any("model_engine")
     if engine not in (None, "dp", "megatron"):
@@ -48,7 +48,7 @@ def actor_backend(reader: Reader) -> Backend:
 
 
 def strategy(reader: Reader, key: str) -> Backend | None:
-    """Return the backend that a key names; None where it is not set."""
+    """Return the backend that a key selects; None if unset."""
     if not reader.is_set(key):
         return None
     if reader.any(key) in _OTHER_BACKENDS:
@@ -58,13 +58,13 @@ def strategy(reader: Reader, key: str) -> Backend | None:
 
 def _other_backend(reader: Reader, key: str) -> Backend:
     """Warn that the backend is not modelled, and return the most similar one."""
-    message = f"the training backend {str(reader.any(key))[:80]!r} is not modelled: its memory is not known"
-    reader.warning(key, message, f"{', '.join(BACKENDS)} are modelled")
+    message = f"the training backend {str(reader.any(key))[:80]!r} is not modelled: its memory is unknown"
+    reader.warning(key, message, f"use one of {', '.join(BACKENDS)}")
     return "fsdp2"
 
 
 def has_critic(reader: Reader) -> bool:
-    """Tell whether there is a critic: by its own key, the estimator of the advantage, or the task."""
+    """Return whether there is a critic, from its own key, the advantage estimator, or the task."""
     if reader.is_set("critic.enable"):
         return reader.flag("critic.enable")
     key, task = "algorithm.adv_estimator", reader.request.task
@@ -72,19 +72,19 @@ def has_critic(reader: Reader) -> bool:
         return task.lower().startswith("ppo")
     name = reader.any(key)
     if name not in ESTIMATORS:
-        hint = suggest_or(str(name), ESTIMATORS, "with gae there is a critic, with others none")
-        message = f"unknown estimator of the advantage {str(name)[:80]!r}; no critic is assumed"
+        hint = suggest_or(str(name), ESTIMATORS, "if it needs a critic, set critic.enable=True")
+        message = f"unknown advantage estimator {str(name)[:80]!r}: no critic is assumed"
         reader.warning(key, message, hint, Code.unknown_value)
     return bool(name == "gae")
 
 
 def is_easyr1(reader: Reader) -> bool:
-    """Recognise EasyR1, which computes no entropy and subtracts the freed engine from PyTorch's counter."""
+    """Detect EasyR1, which computes no entropy and subtracts the freed engine from PyTorch's counter."""
     return reader.request.framework.lower().startswith("easyr1")
 
 
 def unstated(reader: Reader) -> frozenset[str]:
-    """Return what the quoted settings leave out and scripts often set."""
+    """Return the names of settings that a partial source does not quote although scripts often set them."""
     if not reader.request.partial:
         return frozenset()
     part = "megatron" if reader.backend == "megatron" else "fsdp_config"
@@ -101,34 +101,34 @@ def unstated(reader: Reader) -> frozenset[str]:
 
 
 def unless_false(reader: Reader, key: str) -> bool:
-    """Tell whether a switch is on that null leaves on."""
+    """Return whether a switch is on; null counts as on."""
     return reader.any(key) is not False
 
 
 def all_on(reader: Reader, *keys: str) -> bool:
-    """Tell whether all switches are on."""
+    """Return whether all switches are on."""
     return all(reader.flags(*keys))
 
 
 def unless_on(reader: Reader, key: str) -> bool:
-    """Tell whether something happens that a switch leaves out."""
+    """Return whether a switch is off."""
     return not reader.flag(key)
 
 
 def shard_size(reader: Reader, key: str) -> int:
-    """Return the GPUs that FSDP divides one copy of the states among; all of them where no size is set."""
+    """Return the number of GPUs that share one copy of FSDP's states; all GPUs if no size is set."""
     size = reader.optional(key, -1)
     shard = size if size and 0 < size < reader.gpus else reader.gpus
     return shard if reader.must_divide(key, shard) else reader.gpus
 
 
 def is_divided(reader: Reader, key: str) -> bool:
-    """Tell whether a size above 1 is set; the default of -1, for all GPUs, is none."""
+    """Return whether a size above 1 is set; the default, -1 for all GPUs, does not count."""
     return (reader.optional(key, -1) or -1) > 1
 
 
 def ulysses_size(reader: Reader, key: str, older: str) -> int:
-    """Return the Ulysses size; the older key counts above 1, for the critic only before v0.8.0."""
+    """Return the Ulysses size; the older key counts if above 1, and for the critic only before v0.8.0."""
     if older.startswith(REFERENCE):
         older = reader.first_set(older, f"{ACTOR}.ulysses_sequence_parallel_size")
     has_effect = reader.traits.critic_reads_own_keys or not older.startswith(OF_CRITIC.role)
@@ -139,12 +139,12 @@ def ulysses_size(reader: Reader, key: str, older: str) -> int:
 
 
 def defers_sync(reader: Reader, key: str) -> bool:
-    """Tell whether gradients are divided after the last micro-batch only; without the switch by version."""
+    """Return whether gradients are sharded only after the last micro-batch; the default is the version's."""
     return reader.flag(key) if reader.is_set(key) else reader.traits.unsharded_gradients
 
 
 def pad_bucket(reader: Reader, size: str, *switches: str) -> int:
-    """Return the multiple that packed micro-batches are padded up to, 1 for none.
+    """Return the multiple that packed micro-batches are padded up to; 1 for no padding.
 
     FSDP's keys follow those of the role; those of the reference policy follow the actor.
     """
@@ -160,18 +160,18 @@ def pad_bucket(reader: Reader, size: str, *switches: str) -> int:
 
 
 def lora_rank(reader: Reader, backend: Backend) -> int:
-    """Return the actor's LoRA rank; Megatron has a key of its own for it."""
+    """Return the actor's LoRA rank; Megatron has a separate key."""
     rank = reader.whole(f"{MODEL}.lora_rank", 0)
     if backend == "megatron":
         others, rank = rank, reader.whole(f"{MODEL}.lora.rank", 0)
         if others and not rank:
-            message = "Megatron does not read it, so that the whole model is trained"
+            message = "Megatron ignores this key and trains the whole model"
             reader.warning(f"{MODEL}.lora_rank", message, f"set {MODEL}.lora.rank")
     key = f"{MODEL}.target_modules"
     if not rank and reader.is_set(key):
         rank_key = "lora.rank" if backend == "megatron" else "lora_rank"
-        hint = f"set {MODEL}.{rank_key}, or leave the targets out"
-        reader.warning(key, "the LoRA rank is 0, so that no adapter is made", hint)
+        hint = f"set {MODEL}.{rank_key}, or remove the targets"
+        reader.warning(key, "the LoRA rank is 0: there are no adapters", hint)
     return rank
 
 
@@ -188,11 +188,11 @@ def targets(reader: Reader, key: str) -> Targets:
 
 
 def optimizer(reader: Reader, prefix: str, backend: Backend, parameter_bytes: int) -> tuple[int, float]:
-    """Return the parameter-sized buffers of the step, and the bytes of the states per parameter."""
+    """Return the number of parameter-sized buffers in the step, and the bytes of states per parameter."""
     name = str(reader.any(f"{prefix}.optimizer") or "AdamW").lower()
     if name == "muon" and backend != "megatron":
-        message = "PyTorch's Muon takes matrices only, not a whole model; Adam is computed"
-        reader.warning(f"{prefix}.optimizer", message, "choose AdamW, or Megatron as the strategy")
+        message = "PyTorch's Muon trains only matrices, not a whole model: Adam is assumed"
+        reader.warning(f"{prefix}.optimizer", message, "use AdamW, or Megatron as the strategy")
     fused = reader.flag(f"{prefix}.override_optimizer_config.fused")
     one_by_one = reader.any(f"{prefix}.override_optimizer_config.foreach") is False
     copies = 0 if fused or one_by_one or backend != "fsdp" else 1
@@ -205,7 +205,7 @@ def optimizer(reader: Reader, prefix: str, backend: Backend, parameter_bytes: in
 
 
 def has_reference(reader: Reader, *keys: str) -> bool:
-    """Tell whether something asks for a reference policy, or the version of verl always has one."""
+    """Return whether a switch requests a reference policy, or this version of verl always has one."""
     return any(reader.flags(*keys)) or reader.traits.reference_resident
 
 
@@ -215,18 +215,18 @@ def reference_bytes(reader: Reader, key: str) -> int:
 
 
 def reference_offload(reader: Reader, *keys: str) -> bool:
-    """Tell whether the reference policy is offloaded; with Megatron only on request."""
+    """Return whether the reference policy is offloaded; with Megatron only on request."""
     return reader.backend != "megatron" or reader.flag(reader.first_set(*keys))
 
 
 def computes_entropy(reader: Reader, coefficient: str, key: str) -> bool:
-    """Tell whether the update computes the entropy of the logits."""
+    """Return whether the update computes the entropy of the logits."""
     asked = reader.number(coefficient, -1e9, 1e9) != 0 or reader.flag(key)
     return (asked or reader.traits.entropy_always) and not is_easyr1(reader)
 
 
 def entropy_chunk(reader: Reader, name: str, size: str) -> int:
-    """Return the tokens of a chunk of the entropy, 0 for all at once; the engine has keys of its own."""
+    """Return the tokens per chunk of the entropy, 0 without chunks; the engine has these keys too."""
     engine = f"{ACTOR}.{'megatron' if reader.backend == 'megatron' else 'fsdp_config'}"
     chunked = reader.flags(f"{ACTOR}.{name}", f"{engine}.{name}")
     tokens = reader.whole(reader.first_set(f"{engine}.{size}", f"{ACTOR}.{size}"))
@@ -234,12 +234,12 @@ def entropy_chunk(reader: Reader, name: str, size: str) -> int:
 
 
 def recomputes_entropy(reader: Reader, *keys: str) -> bool:
-    """Tell whether the entropy is computed again in the backward pass; Megatron does not."""
+    """Return whether the backward pass recomputes the entropy, which Megatron never does."""
     return any(reader.flags(*keys)) and reader.backend != "megatron"
 
 
 def compiles(reader: Reader, *keys: str) -> bool:
-    """Tell whether torch.compile is on: unless its older or newer key switches it off."""
+    """Return whether torch.compile is on, which its older or newer key can switch off."""
     return not any(reader.is_set(key) and not reader.flag(key) for key in keys)
 
 
@@ -247,17 +247,17 @@ def compiles(reader: Reader, *keys: str) -> bool:
 
 
 def engine(reader: Reader, key: str) -> str:
-    """Return the engine: by its key, or else by the source."""
+    """Return the rollout engine, from its key, otherwise from the source."""
     name = reader.any(key) if reader.is_set(key) else reader.request.engine or reader.any(key)
     if name is None or name in ENGINES:
         return name or "vllm"
-    hint = suggest_or(str(name), ENGINES, "see verl's rollout.name")
-    reader.warning(key, f"the engine {str(name)[:80]!r} is not modelled; vLLM is taken", hint)
+    hint = suggest_or(str(name), ENGINES, f"use one of {', '.join(ENGINES)}")
+    reader.warning(key, f"the rollout engine {str(name)[:80]!r} is not modelled: vLLM is assumed", hint)
     return "vllm"
 
 
 def rollout_tensor(reader: Reader, key: str) -> int:
-    """Return the TP size; verl's default, 2, only where there are GPUs for it."""
+    """Return the TP size; 1 instead of verl's default, 2, if that does not divide the GPUs."""
     tensor = reader.whole(key)
     if reader.rollout_gpus % tensor and not reader.is_set(key):
         return 1
@@ -265,19 +265,19 @@ def rollout_tensor(reader: Reader, key: str) -> int:
 
 
 def stages_wake_up(reader: Reader, key: str, name: str) -> bool:
-    """Tell whether weights and KV cache return one after the other; SGLang does so later than others."""
+    """Return whether weights wake up before the KV cache; SGLang does so only since a later version."""
     return reader.flag(key) or reader.traits.sglang_stages or engine(reader, name) != "sglang"
 
 
 def bucket(reader: Reader, key: str, name: str) -> int:
-    """Return the bytes of the bucket for weights, in versions that have one."""
+    """Return the bytes of the weight transfer bucket; 0 in versions without one."""
     traits = reader.traits
     size = traits.sglang_bucket if engine(reader, name) == "sglang" else traits.vllm_bucket
     return reader.whole(key) * 2**20 if reader.is_set(key) and size else size
 
 
 def element_bytes(reader: Reader, data_type: str, quantization: str) -> float:
-    """Return the bytes of a weight; a quantized one is assumed to have one."""
+    """Return the bytes per weight; 1 is assumed for quantized weights."""
     name = reader.any(data_type)
     if reader.any(quantization) is not None:
         return 1.0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .registries import Registries
     from .versions import Version
 
-#: Forks that left verl before its engine could sleep.
+#: The version of forks made before verl's rollout engine could sleep.
 _EARLY: Version = (0, 2, 0)
 
 
@@ -37,11 +37,11 @@ def estimate_case(case: Case, registries: Registries) -> AnyEstimate:
     if case.training is not None:
         return estimate_training(training_of(case, case.training), registries)
     hint = "give verl's keys under config, or a fine-tuning run under training"
-    raise NoAnswerError(error_at("config", "there are no settings", hint, Code.missing_key))
+    raise NoAnswerError(error_at("config", "the case has no settings", hint, Code.missing_key))
 
 
 def request_of_case(case: Case) -> Request:
-    """Return a case as a request; an unstated version of verl is that of the time of the observation."""
+    """Return a case as a request; if it states no version of verl, that of the observation's date is used."""
     observed = case.observed_tokens
     config = {key.lstrip("+"): value for key, value in (case.config or {}).items()}
     if case.gpus.nodes:
@@ -73,23 +73,23 @@ def _version(case: Case) -> Version:
 
 
 def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = True) -> Request:
-    """Return a run of the catalog as a request, with the verl of its time.
+    """Return a recorded run as a request, with the version of verl at its time.
 
-    A tested run has all of its settings. Of another run the source quotes some; those that depend on the
-    number of GPUs are then filled in as a plan does.
+    A tested run has all its settings. The sources of other runs quote only some; settings that depend on the
+    number of GPUs are then filled in as for a plan.
 
     Args:
         run: the run.
         registries: the registries.
-        needs_settings: whether a run that records no settings has no answer; else it has verl's defaults.
+        needs_settings: whether to refuse a run without settings; otherwise it gets verl's defaults.
 
     Raises:
-        NoAnswerError: it records no settings, and needs some.
+        NoAnswerError: the run has no settings, and needs some.
     """
     if needs_settings and not run.settings:
         raise NoAnswerError.because(
-            f"the run {run.id!r} records no settings to estimate from",
-            "add them to its file, or name a model and settings instead",
+            f"the run {run.id!r} has no recorded settings",
+            "add them to its file, or give a model and settings instead",
         )
     config = dict(run.settings)
     if has_own_rollout_gpus(run):
@@ -110,12 +110,12 @@ def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = T
     return request if tested else fitted(request, registries)
 
 
-#: The kinds of runs of which somebody saw that they ran.
+#: The kinds of runs that are confirmed to have run.
 RAN = frozenset({"tested", "measured"})
 
 
 def estimate_run(run: Run, registries: Registries) -> Estimate:
-    """Estimate a recorded run; what its source does not tell of the settings leaves it undecided.
+    """Estimate a recorded run; required settings missing in its source leave the estimate undecided.
 
     Raises:
         NoAnswerError: its settings leave no estimate.
@@ -132,13 +132,13 @@ def estimate_run(run: Run, registries: Registries) -> Estimate:
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures that pages, tables and files show of a recorded run's estimate, in bytes per GPU.
+    """The figures of a recorded run's estimate in pages, tables and files, in bytes per GPU.
 
     Attributes:
-        low: the lower end of the range.
-        peak: the peak; where the lengths are not known, with sequences at their limits.
-        high: the upper end.
-        shown: the estimate whose phases are shown, see ``credible``; None where none can be.
+        low: the low end of the range.
+        peak: the peak; if the lengths are unknown, with sequences at their limits.
+        high: the high end.
+        shown: the estimate whose phases are shown, see ``credible``; None if there is none.
     """
 
     low: float
@@ -148,10 +148,10 @@ class Figures:
 
 
 def figures(found: Estimate) -> Figures | None:
-    """Return the figures to show of a recorded run; None where no figure holds.
+    """Return the figures to show for a recorded run; None if no figure is valid.
 
-    None holds where a setting that decides memory was not read, as in sources that quote only some. A run
-    that ran took at most what its GPU has, so an estimate whose whole range is above that is wrong.
+    No figure is valid if a setting that decides memory is unknown; many sources quote only some settings. A
+    run that ran fitted into its GPU, so an estimate whose whole range exceeds the capacity is wrong.
     """
     most = found.capacity if found.ran and found.capacity is not None else math.inf
     if found.undecided or found.low > most:
@@ -164,10 +164,10 @@ def credible(found: Estimate) -> Estimate | None: ...
 @overload
 def credible(found: AnyEstimate) -> AnyEstimate | None: ...
 def credible(found: AnyEstimate) -> AnyEstimate | None:
-    """Return the estimate whose figures can be shown as those of the run, or None.
+    """Return the estimate whose figures can be shown for the run, or None.
 
-    A run that ran took no more than its GPU has. Where its lengths are not known, they were such that it
-    fitted: the figures are then those of the longest sequences that do.
+    A run that ran fitted into its GPU. If its lengths are unknown, they must have been short enough: the
+    figures are then those of the longest sequences that fit.
     """
     capacity, tokens = found.capacity, found.fits_up_to_tokens
     if found.undecided:
@@ -193,7 +193,7 @@ def credible(found: AnyEstimate) -> AnyEstimate | None:
 
 
 def version_of_run(run: Run) -> Version:
-    """Return the release that a run names, that of a tested run's day, or that of verl's documents."""
+    """Return a run's release: as stated, by the date of a tested run, otherwise that of verl's documents."""
     stated = version_of(run.versions.verl) if run.versions else None
     if stated:
         return stated
@@ -201,7 +201,7 @@ def version_of_run(run: Run) -> Version:
 
 
 def has_own_rollout_gpus(run: Run) -> bool:
-    """Tell from the name of the task whether rollout and training use separate GPUs."""
+    """Return whether rollout and training use separate GPUs, judging by the task's name."""
     return any(word in run.task.lower() for word in ("async", "one-step-off", "one step off"))
 
 
@@ -212,16 +212,14 @@ def training_of(case: Case, record: TrainingRecord) -> Training:
         NoAnswerError: a required number is missing.
     """
     problems = [
-        error_at(f"training.{name}", f"training needs {name}", "give a number", Code.missing_key)
+        error_at(f"training.{name}", f"{name} is required", "give a number", Code.missing_key)
         for name in ("micro_batch_per_gpu", "sequence_length")
         if not getattr(record, name)
     ]
     data_type = record.parameter_dtype or "bfloat16"
     if data_type not in DATA_TYPES:
-        message = f"{data_type[:80]!r} is not a data type that is known"
-        problems.append(
-            error_at("training.parameter_dtype", message, "float32 or bfloat16", Code.unknown_value)
-        )
+        message, remedy = f"unknown data type {data_type[:80]!r}", "write float32 or bfloat16"
+        problems.append(error_at("training.parameter_dtype", message, remedy, Code.unknown_value))
     if problems:
         raise NoAnswerError(*problems)
     lora = record.lora

@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from .versions import Version
 
 _ACTOR = "actor_rollout_ref.actor"
-#: Sections of the actor's settings that the critic has too, with the same defaults.
+#: Sections that the actor and the critic share, with the same defaults.
 _SHARED = {
     f"{_ACTOR}.fsdp_config.": "critic.fsdp.",
     f"{_ACTOR}.megatron.": "critic.megatron.",
     f"{_ACTOR}.optim.": "critic.optim.",
 }
-#: What tools print before the name of a GPU.
+#: Vendors that tools print before the name of a GPU.
 _VENDOR = re.compile(r"(nvidia|amd|huawei|intel)\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, eq=False)
 class Registries:
-    """The registries of one catalog; shapes and defaults are kept once they are made."""
+    """The registries of one catalog, with cached shapes and defaults."""
 
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
@@ -49,7 +49,7 @@ class Registries:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """The problems of their files."""
+        """The problems in the registry files."""
         loaded = (self.gpus, self.architectures, self.config_keys, self.accuracy)
         return [problem for registry in loaded for problem in registry.diagnostics]
 
@@ -65,15 +65,15 @@ class Registries:
     def known_shape(
         self, model: str, remedy: str = "add it to architectures.yaml, or give its config.json"
     ) -> Shape:
-        """Return the shape of a checkpoint; ``remedy`` says what to do where no name is similar.
+        """Return the shape of a checkpoint; ``remedy`` is the hint if no name is similar.
 
         Raises:
-            NoAnswerError: it is unknown.
+            NoAnswerError: the checkpoint is unknown.
         """
         shape = self.shape(model)
         if shape is None:
             hint = suggest_or(model, self.architectures.names, remedy)
-            message = f"no architecture is recorded for {model[:200]!r}"
+            message = f"unknown model {model[:200]!r}"
             raise NoAnswerError.because(message, hint, key="model", code=Code.unknown_model)
         return shape
 
@@ -82,10 +82,10 @@ class Registries:
 
         Args:
             text: the name.
-            otherwise: what to do where none of the nearest names is meant.
+            otherwise: the hint if none of the similar names is the right one.
 
         Raises:
-            NoAnswerError: it is unknown.
+            NoAnswerError: the model is unknown.
 
         >>> from sphinx_verl_resources.cli.data import read_data
         >>> read_data([]).registries.known_model("qwen2.5-7b")
@@ -104,14 +104,14 @@ class Registries:
             if near
             else otherwise
         )
-        message = f"no architecture is recorded for {text[:200]!r}"
+        message = f"unknown model {text[:200]!r}"
         raise NoAnswerError.because(message, hint, key="model", code=Code.unknown_model)
 
     def known_gpu(self, name: str) -> Gpu:
         """Return a GPU by any of its names.
 
         Raises:
-            NoAnswerError: it is unknown.
+            NoAnswerError: the GPU is unknown.
         """
         gpu = self.gpus.get(name)
         if gpu is None:
@@ -119,8 +119,8 @@ class Registries:
         return gpu
 
     def no_gpu(self, name: str, remedy: str = "add it to gpus.yaml") -> Diagnostic:
-        """Return the problem of an unknown GPU; ``remedy`` says what to do where no name is similar."""
-        message = f"no GPU is recorded as {name[:200]!r}"
+        """Return the problem of an unknown GPU; ``remedy`` is the hint if no name is similar."""
+        message = f"unknown GPU {name[:200]!r}"
         bare = _VENDOR.sub("", name)
         meant = self.gpus.get(bare)
         hint = f"did you mean {meant.name!r}?" if meant else suggest_or(bare, self.gpus.names, remedy)
@@ -129,7 +129,7 @@ class Registries:
     def defaults(self, version: Version) -> Mapping[str, Any]:
         """Return verl's defaults in a version, by dotted key.
 
-        Defaults of the critic that are not recorded are those of the actor.
+        Unrecorded defaults of the critic are those of the actor.
 
         >>> from sphinx_verl_resources.cli.data import read_data
         >>> defaults = read_data([]).registries.defaults((0, 9, 0))
@@ -149,7 +149,7 @@ class Registries:
 
     @cached_property
     def renamed(self) -> Mapping[str, str]:
-        """Former names of keys of verl, and their present names, where only the name has changed.
+        """Former names of verl's keys and their present names, for keys that were only renamed.
 
         >>> from sphinx_verl_resources.cli.data import read_data
         >>> read_data([]).registries.renamed["critic.model.fsdp_config.fsdp_size"]
@@ -160,7 +160,7 @@ class Registries:
         return {**before, **moved}
 
     def known_key(self, key: str) -> ConfigKey | None:
-        """Return the entry of a key, or of the nearest key above it; None if there is none.
+        """Return the entry of a key or of its nearest parent; None if there is none.
 
         ``override_optimizer_config`` covers all keys below it.
         """
@@ -172,7 +172,7 @@ class Registries:
         return None
 
     def name_in(self, key: str, version: Version) -> str | None:
-        """Return the name that a key has in a version of verl; None where it has none.
+        """Return the name of a key in a version of verl; None if the version lacks it.
 
         >>> from sphinx_verl_resources.cli.data import read_data
         >>> name_in = read_data([]).registries.name_in
@@ -182,7 +182,7 @@ class Registries:
         if self._is_in(key, version):
             return key
         shared = next((actor for actor, critic in _SHARED.items() if key.startswith(critic)), "")
-        # The critic's keys have moved together, some of which came only later, as those of the actor did.
+        # The critic's keys moved together; some were added later, at the same time as the actor's.
         of_actor = shared + key.removeprefix(_SHARED[shared]) if shared else ""
         return self._former.get(key) if self._is_in(of_actor, version) else None
 
@@ -193,7 +193,7 @@ class Registries:
 
     @cached_property
     def _former(self) -> Mapping[str, str]:
-        """Names of keys before they were moved, deprecated ones among them."""
+        """Former names of moved keys, including deprecated ones."""
         deprecated = {key.moved_to: key.name for key in self.config_keys if key.moved_to}
         return {**deprecated, **{key.name: key.moved_from for key in self.config_keys if key.moved_from}}
 
@@ -214,12 +214,12 @@ class Registries:
 
 
 def _short(model: str) -> str:
-    """Return the name of a checkpoint without its owner, in small letters."""
+    """Return the name of a checkpoint without its owner, in lower case."""
     return model.rstrip("/").rpartition("/")[2].casefold()
 
 
 def _default(key: ConfigKey, version: Version) -> Any:
-    """Return the default in force; before the first change on record, that of this change."""
+    """Return the default in a version; before the first recorded change, that of this change."""
     default = key.default_changes[0].default if key.default_changes else key.default
     for change in key.default_changes:
         since = version_of(change.since)
@@ -229,7 +229,7 @@ def _default(key: ConfigKey, version: Version) -> Any:
 
 
 def capacity_of(gpu: Gpu) -> float:
-    """Return the bytes that CUDA offers to programs: as read, or else a little below what the driver reports.
+    """Return the bytes that CUDA offers to programs: as recorded, otherwise the driver's figure - a reserve.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> round(capacity_of(read_data([]).catalog.gpus.get("H100")) / 2**30, 2)

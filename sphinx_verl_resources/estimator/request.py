@@ -1,4 +1,4 @@
-"""The question that an estimate answers."""
+"""The request that an estimate answers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MODEL = f"{ROOT}.model"
 
 _Fields = TypeVar("_Fields")
 Backend = Literal["fsdp", "fsdp2", "megatron"]
-#: Bytes of a number, by the names that verl takes.
+#: Bytes of a number, by the data types that verl accepts.
 DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 
-#: With ``*``, anything before it is meant as a number; an ``x`` may belong to the name of a GPU.
+#: Text before ``*`` is always the number; an ``x`` may belong to the name of a GPU.
 _COUNT_AND_GPU = re.compile(r"(\S+?\s*[*×]|[0-9][0-9,_]*\s*x)\s*([^\s*×].*)")
 _COUNT = re.compile(r"[0-9][0-9,_]*")
 _GPU = re.compile(r"[^*×]*[A-Za-z][^*×]*")
@@ -35,24 +35,24 @@ _GPU = re.compile(r"[^*×]*[A-Za-z][^*×]*")
 
 @dataclass(frozen=True)
 class Request:
-    """One question.
+    """A request for one estimate.
 
     Attributes:
-        model: Hugging Face name of the checkpoint.
-        config: verl's dotted keys; unset keys have verl's defaults.
-        gpus: their number; None takes ``trainer.nnodes × trainer.n_gpus_per_node``.
-        gpu: its name.
-        memory_gb: the nominal memory of a GPU, where its name is not known.
-        version: of verl.
+        model: the Hugging Face name of the checkpoint.
+        config: the settings by dotted key; unset keys have verl's defaults.
+        gpus: the number of GPUs; None means ``trainer.nnodes × trainer.n_gpus_per_node``.
+        gpu: the name of the GPU.
+        memory_gb: the nominal memory of a GPU, if its name is unknown.
+        version: the version of verl.
         observed: token counts of a real step, named as in the case files: ``prompt_length_mean``,
             ``response_length_mean``, ``prompt_length_max``, ``response_length_max``, ``total_num_tokens``.
-        backend: ``fsdp``, ``fsdp2`` or ``megatron`` where it is known from elsewhere.
-        engine: the rollout engine where it is known from elsewhere.
-        task: the algorithm, where ``algorithm.adv_estimator`` is not set.
-        framework: verl or the fork of it that ran.
-        partial: the source quotes only some of the settings.
-        unread: settings whose values the source does not tell.
-        incomplete: what else may set more than is read, each with the reason.
+        backend: ``fsdp``, ``fsdp2`` or ``megatron``, if known from another source than the settings.
+        engine: the rollout engine, if known from another source than the settings.
+        task: the algorithm, if ``algorithm.adv_estimator`` is unset.
+        framework: verl, or the fork of it that ran.
+        partial: whether the source quotes only some of the settings.
+        unread: settings with values that are missing in the source.
+        incomplete: places that may contain further settings, each with the reason.
     """
 
     model: str
@@ -71,22 +71,22 @@ class Request:
     incomplete: tuple[str, ...] = ()
 
     def having(self, settings: Mapping[str, Any]) -> Request:
-        """Return the request with further settings on top of its own."""
+        """Return the request with further settings, which override its own."""
         return changed(self, config={**self.config, **settings})
 
 
 def changed(of: _Fields, **changes: Any) -> _Fields:
-    """Return an instance of a dataclass with other values, as ``dataclasses.replace`` does.
+    """Return an instance of a dataclass with other values, like ``dataclasses.replace``.
 
-    It has no cached properties yet, or they would be copied.
+    The instance must not have cached properties yet, since these would be copied.
     """
     return made(type(of), {**vars(of), **changes})
 
 
 def made(of: type[_Fields], values: Mapping[str, Any]) -> _Fields:
-    """Return an instance of a dataclass with all its values, which are its own from now on.
+    """Return an instance of a dataclass with all its values; it keeps the mapping itself.
 
-    At once: the constructor of a frozen class takes six times as long.
+    The constructor of a frozen class takes six times as long.
     """
     found = object.__new__(of)
     object.__setattr__(found, "__dict__", values)
@@ -94,10 +94,10 @@ def made(of: type[_Fields], values: Mapping[str, Any]) -> _Fields:
 
 
 def parse_gpus(text: str) -> tuple[int | None, str | None]:
-    """Return the number and the GPU that a text such as ``8*H100`` names; None for what it leaves out.
+    """Parse a text such as ``8*H100`` into a number and a GPU; None for a missing part.
 
     Raises:
-        NoAnswerError: it names neither, or a number that is out of range.
+        NoAnswerError: the text has neither, or a number that is out of range.
 
     >>> parse_gpus("8*H100"), parse_gpus("2 x 4090"), parse_gpus("A100 40GB"), parse_gpus("16")
     ((8, 'H100'), (2, '4090'), (None, 'A100 40GB'), (16, None))
@@ -113,17 +113,17 @@ def parse_gpus(text: str) -> tuple[int | None, str | None]:
 
 
 def error_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Diagnostic:
-    """Return a problem that leaves no estimate.
+    """Return a problem that prevents an estimate.
 
     Args:
-        key: the setting that is wrong, or ``model``, ``gpus`` or ``version``.
-        message: what is wrong.
-        remedy: what to do about it.
+        key: the wrong setting, or ``model``, ``gpus`` or ``version``.
+        message: the description of the problem.
+        remedy: the way to fix it.
         code: the kind of problem.
     """
     return Diagnostic(Location("", key=key), code, message, remedy)
 
 
 def warning_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Diagnostic:
-    """Return a problem that leaves an estimate; arguments as for ``error_at``."""
+    """Return a problem that does not prevent an estimate; arguments as for ``error_at``."""
     return Diagnostic(Location("", key=key), code, message, remedy, Severity.WARNING)

@@ -1,4 +1,4 @@
-"""From a request to settings that are checked: against the model, each other, and what estimates read."""
+"""Turn a request into settings, checked against the model, each other, and the keys that estimates read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .shape import Shape
     from .versions import Version
 
-#: Keys that do not change memory, by section; each name is the beginning of one or more keys.
+#: Keys that do not change memory, by section; each name is the prefix of one or more keys.
 _HARMLESS = {
     "data": """
         train_files val_files val_batch_size filter truncation seed shuffle prompt_key reward_fn_key
@@ -68,11 +68,11 @@ HARMLESS = (
     "global_profiler",
 )
 
-#: Why the estimate leaves out a setting without effect.
+#: The reason for ignoring a setting without effect.
 IGNORED = "verl ignores it"
 
 _TRANSFORMER = "megatron.override_transformer_config"
-#: Keys of which only some values are modelled: these, in small letters, and what is computed for the others.
+#: Keys for which only some values are modelled: these values in lower case, and the treatment of others.
 _PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
     **{
         f"{role}.{key}": (("none", *values), instead)
@@ -83,11 +83,11 @@ _PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
             (f"{_TRANSFORMER}.recompute_method", ("uniform",), "computed as no recomputation"),
         )
     },
-    f"{MODEL}.mtp.enable": (("none", "false"), "computed without the further layers"),
+    f"{MODEL}.mtp.enable": (("none", "false"), "computed without the additional layers"),
     "trainer.v1.trainer_mode": (("none", "sync", "separate_async"), "computed as sync"),
-    f"{ROLLOUT}.name": (("none", "vllm", "sglang"), "computed as taking a share of the free memory"),
+    f"{ROLLOUT}.name": (("none", "vllm", "sglang"), "computed as a share of the free memory"),
 }
-#: Keys that decide memory, and their values that are modelled: with others, no figure means anything.
+#: Keys that decide memory, and their modelled values: with other values, no figure is valid.
 _DECISIVE: Mapping[str, tuple[str, ...]] = {
     f"{ACTOR}.strategy": ("none", *BACKENDS),
     "critic.strategy": ("none", *BACKENDS),
@@ -98,11 +98,11 @@ _DECISIVE: Mapping[str, tuple[str, ...]] = {
 }
 #: Ways to load the engine's weights that lead to the same peaks.
 _LOADING = frozenset({"auto", "dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron", "hf", "safetensors"})
-#: Switches of models beside the actor and the critic, and where these are.
+#: Switches for models other than the actor and the critic, and where their memory goes.
 _OTHER_MODELS: Mapping[str, str] = {
-    "reward_model.enable": "the reward model comes on top",
-    "reward.reward_model.enable": "the reward model takes turns with other phases, or has GPUs of its own",
-    "distillation.enabled": "the teachers have GPUs of their own, and a top-k loss takes more in the update",
+    "reward_model.enable": "the reward model's memory comes on top",
+    "reward.reward_model.enable": "the reward model alternates with other phases, or has separate GPUs",
+    "distillation.enabled": "the teachers have separate GPUs; a top-k loss needs more memory in the update",
 }
 #: Keys that follow others: setting them to the same value changes nothing.
 _FOLLOWS: Mapping[str, str] = {
@@ -116,12 +116,12 @@ _FOLLOWS: Mapping[str, str] = {
 def resolve(
     request: Request, registries: Registries
 ) -> tuple[Shape, Settings, tuple[Diagnostic, ...], tuple[str, ...]]:
-    """Return the shape and the settings of a request, warnings about it, and the settings that are ignored.
+    """Return the shape and the settings of a request, warnings about it, and the ignored settings.
 
-    ``cache_problems`` and ``key_warnings`` are not among the warnings.
+    The warnings do not include ``cache_problems`` and ``key_warnings``.
 
     Raises:
-        NoAnswerError: something is wrong that leaves no estimate.
+        NoAnswerError: the request cannot be estimated.
     """
     shape = registries.known_shape(request.model)
     reader = Reader(request, registries)
@@ -129,19 +129,21 @@ def resolve(
     reader.diagnostics += (*problems_of(shape, settings), *_positions(request.model, shape, settings))
     if request.version > LAST:
         newest = version_text(CURRENT)
-        message = f"{version_text(request.version)} is newer than {newest}, the newest release that is known"
-        reader.warning("version", message, f"{newest} is taken, with changes known of the branch main")
+        message = f"{version_text(request.version)} is newer than {newest}, the newest supported release"
+        reader.warning(
+            "version", message, f"the estimate is for {newest} with later changes on the main branch"
+        )
     if undecided := _undecided(reader, settings, registries):
         settings = replace(settings, undecided=undecided)
     unread = _unread(reader, registries)
     if any(problem.is_error for problem in reader.diagnostics):
         raise NoAnswerError(*reader.diagnostics, *key_warnings(request, registries, reader.diagnostics))
-    warnings = tuple(dict.fromkeys(reader.diagnostics))  # what is read twice is wrong once
+    warnings = tuple(dict.fromkeys(reader.diagnostics))  # keys that are read twice warn once
     return shape, settings, warnings, unsupported_keys(reader, unread, settings, registries)
 
 
 def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tuple[str, ...]:
-    """Return the settings that decide memory and cannot be read or are not modelled, each with a reason."""
+    """Return settings that decide memory but are unknown or not modelled, each with a reason."""
     found = {}
     for key, value in reader.config.items():
         if key in _DECISIVE:
@@ -149,29 +151,29 @@ def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tu
                 found[key] = f"{str(value)[:80]!r} is not modelled"
         elif key.startswith(FINE_TUNING):
             section = key.partition(".")[0]
-            found[section] = "settings of verl's trainer for supervised fine-tuning, which are not modelled"
+            found[section] = "settings of verl's trainer for supervised fine-tuning are not modelled"
     if reader.request.task == "PRIME":
-        found["reward_model"] = "PRIME trains a reward model besides the actor, which is not modelled"
+        found["reward_model"] = "PRIME also trains a reward model, which is not modelled"
     for problem in reader.diagnostics:
         if problem.code is Code.unresolved:
             found[problem.place.key] = problem.message
     if reader.request.unread:
         modelled = modelled_keys(reader.request.version, registries) - {f"{MODEL}.path"}
         unread = {registries.renamed.get(key, key) for key in reader.request.unread}
-        found |= dict.fromkeys(sorted(unread & modelled), "its value is not known")
-    if reader.request.gpus is not None:  # their number is known
+        found |= dict.fromkeys(sorted(unread & modelled), "its value is unknown")
+    if reader.request.gpus is not None:  # the request gives the number of GPUs
         found = {key: reason for key, reason in found.items() if key not in TRAINER_GPUS}
     return (*(f"{key}: {reason}" for key, reason in found.items()), *reader.request.incomplete)
 
 
 def _is_of_backend(key: str, settings: Settings) -> bool:
-    """Tell whether the role of a key exists, and is trained by the backend that reads the key."""
+    """Return whether the role of a key exists and its backend reads the key."""
     role = settings.critic if key.startswith("critic.") else settings.actor
     return role is not None and (".megatron." not in key or role.backend == "megatron")
 
 
 def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
-    """Yield the problems of a model with its settings."""
+    """Yield conflicts between a model and its settings."""
     actor, critic = settings.actor, settings.critic
     yield from _heads(shape, settings)
     for name, role in ((ACTOR, actor), ("critic", critic)):
@@ -186,18 +188,18 @@ def problems_of(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
 def _positions(model: str, shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
     """Check that the model has a position for every token of the longest sequence.
 
-    verl refuses a longer ``max_model_len``: verl/workers/rollout/vllm_rollout/vllm_async_server.py:998 at
+    verl rejects a longer ``max_model_len``: verl/workers/rollout/vllm_rollout/vllm_async_server.py:998 at
     1dda039b9.
     """
     length = settings.rollout.model_length or int(settings.lengths.limit)
     most = settings.positions or shape.architecture.positions_of(model)
     if length > most:
-        message = f"sequences have up to {length:,} tokens, and the model has {most:,} positions"
-        yield warning_at("data.max_response_length", f"{message}: verl refuses them", "shorten them")
+        message = f"sequences have up to {length:,} tokens, but the model only has {most:,} positions"
+        yield warning_at("data.max_response_length", f"{message}: verl rejects them", "shorten them")
 
 
 def _heads(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
-    """Check sizes that divide the attention heads."""
+    """Check the sizes that must divide the attention heads."""
     ulysses = "fsdp_config.ulysses_sequence_parallel_size"
     sizes = {
         f"{ROLLOUT}.tensor_model_parallel_size": settings.rollout.tensor,
@@ -210,33 +212,33 @@ def _heads(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
         sizes["critic.fsdp.ulysses_sequence_parallel_size"] = settings.critic.fsdp.ulysses
     for key, size in sizes.items():
         if shape.heads % size:
-            message = f"it is {size}, which does not divide the model's {shape.heads} attention heads"
+            message = f"{size} does not divide the model's {shape.heads} attention heads"
             yield error_at(key, message, "choose a divisor")
 
 
 def _stages(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Diagnostic]:
-    """Check that every pipeline stage gets layers, and that there are enough."""
+    """Check that every pipeline stage gets layers, and every layer a stage."""
     first, last = megatron.first_layers or 0, megatron.last_layers or 0
     between = megatron.pipeline - bool(first) - bool(last)
     left = shape.layers - first - last
     if megatron.pipeline > 1 and (left < between or (not between and left)):
-        message = f"{shape.layers} layers cannot be shared out so among {megatron.pipeline} stages"
+        message = f"{shape.layers} layers cannot be divided this way among {megatron.pipeline} stages"
         yield error_at(f"{prefix}.pipeline_model_parallel_size", message, "use fewer stages")
 
 
 def _experts(shape: Shape, megatron: Megatron, prefix: str) -> Iterator[Diagnostic]:
     moe = shape.architecture.moe
     if moe and moe.num_experts % megatron.expert:
-        message = f"it is {megatron.expert}, which does not divide the model's {moe.num_experts} experts"
+        message = f"{megatron.expert} does not divide the model's {moe.num_experts} experts"
         yield error_at(f"{prefix}.expert_model_parallel_size", message, "choose a divisor")
 
 
 def _targets(shape: Shape, actor: Role) -> Iterator[Diagnostic]:
-    """Check that the model has the targets of the adapters."""
+    """Check that the model has the target modules of the adapters."""
     for name in unknown_targets(shape.architecture, actor.targets):
-        message = f"no module of the model is called {name[:80]!r}; it gets no adapter"
+        message = f"the model has no module {name[:80]!r}: no adapter is added"
         known = ", ".join(target_names(shape.architecture))
-        yield warning_at(f"{MODEL}.target_modules", message, f"modules are called {known}")
+        yield warning_at(f"{MODEL}.target_modules", message, f"its modules are {known}")
 
 
 def _micro_batch(settings: Settings, actor: Role) -> Iterator[Diagnostic]:
@@ -245,12 +247,12 @@ def _micro_batch(settings: Settings, actor: Role) -> Iterator[Diagnostic]:
     if micro.dynamic:
         return
     if micro.sequences is None:
-        message = "nothing sets the micro-batch; one sequence is taken"
+        message = "no micro-batch size is set: one sequence is assumed"
         yield warning_at(key, message, "set it, or actor.use_dynamic_bsz", Code.missing_key)
     elif micro.sequences > per_rank:
-        what = f"a micro-batch of {micro.sequences} sequences"
-        message = f"{what} is larger than the mini-batch of a GPU, {per_rank}"
-        yield warning_at(key, message, "the mini-batch is taken")
+        what = f"the micro-batch of {micro.sequences} sequences"
+        message = f"{what} is larger than a GPU's mini-batch of {per_rank}, which is used"
+        yield warning_at(key, message, "lower it")
 
 
 def cache_problems(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
@@ -271,12 +273,12 @@ def cache_problems(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
 
 
 def is_harmless(key: str) -> bool:
-    """Tell whether a key is known not to change memory."""
+    """Return whether a key does not change memory."""
     return key.startswith(HARMLESS)
 
 
 class _KeyLog(dict[str, Any]):
-    """Settings that note which keys are looked up: the reader asks if a key is set before it reads it."""
+    """Settings that record lookups: the reader checks whether a key is set before it reads it."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         super().__init__(settings)
@@ -291,9 +293,9 @@ class _KeyLog(dict[str, Any]):
 def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
     """Return the keys that an estimate of a version of verl reads, with any backend.
 
-    Some keys are read with one backend only, or where another key is set: settings are read more than once.
+    Some keys are read only with one backend, or if another key is set, so this reads settings several times.
     """
-    # With FSDP the reference policy is on the host, whatever its key says.
+    # With FSDP the reference policy is always on the host; its key has no effect.
     keys = {f"{MODEL}.path", "easyr1.dtype", f"{REFERENCE}.fsdp_config.param_offload"}
     for backend, critic, use_v1 in (("fsdp", True, True), ("megatron", True, False), ("fsdp", None, True)):
         config = _KeyLog({f"{ACTOR}.strategy": backend, "critic.enable": critic, "trainer.use_v1": use_v1})
@@ -311,7 +313,7 @@ def modelled_keys(version: Version, registries: Registries) -> frozenset[str]:
 
 
 def _unread(reader: Reader, registries: Registries) -> frozenset[str]:
-    """Return the settings that no formula reads and that are not known to be harmless."""
+    """Return the settings that no formula reads and that may change memory."""
     modelled = modelled_keys(reader.request.version, registries)
     return frozenset(key for key in reader.config if key not in modelled and not is_harmless(key))
 
@@ -319,10 +321,10 @@ def _unread(reader: Reader, registries: Registries) -> frozenset[str]:
 def unsupported_keys(
     reader: Reader, unread: frozenset[str], settings: Settings, registries: Registries
 ) -> tuple[str, ...]:
-    """Return the settings that may change memory and are ignored, each with a reason.
+    """Return the ignored settings that may change memory, each with a reason.
 
-    A key that verl records as changing memory appears whenever it is set to anything but its default, unless
-    the training backend does not read it.
+    A key that is recorded as changing memory appears if its value differs from the default and the training
+    backend reads it.
     """
     ignored: dict[str, str | None] = {}
     for key, value in reader.config.items():
@@ -346,7 +348,7 @@ def _why_ignored(
     if known is None and key.startswith(f"{REFERENCE}."):  # its sections are those of the actor
         known = registries.known_key(ACTOR + key.removeprefix(REFERENCE))
     if known is None:
-        return "not a key that is known to change memory"
+        return "its effect on memory is unknown"
     no_effect = known.status.startswith("no-op")
     if not (no_effect or _matters(known, settings)) or _is_usual(key, value, reader):
         return None
@@ -354,7 +356,7 @@ def _why_ignored(
 
 
 def _matters(key: ConfigKey, settings: Settings) -> bool:
-    """Tell whether a key changes memory with the backend of its role."""
+    """Return whether a key changes memory with its role's backend."""
     role = settings.critic if key.name.startswith("critic.") else settings.actor
     if not (key.phases or key.host_memory) or role is None:
         return False
@@ -366,7 +368,7 @@ def _matters(key: ConfigKey, settings: Settings) -> bool:
 
 
 def _is_usual(key: str, value: Any, reader: Reader) -> bool:
-    """Tell whether a key is set to its default, or to the value of the key that it follows."""
+    """Return whether a key has its default, or the value of the key that it follows."""
     if key == f"{ROLLOUT}.load_format" and isinstance(value, str) and value in _LOADING:
         return True
     if value == reader.defaults.get(key) or (key == "critic.model.path" and value == reader.request.model):

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from .registries import Registries
 
 _NODES, _EACH = "trainer.nnodes", "trainer.n_gpus_per_node"
-#: The keys that count the GPUs of an engine with its own GPUs, as verl and its recipes name them.
+#: The keys for nodes and GPUs of an engine with separate GPUs, in verl and its recipes.
 _ROLLOUT_NODES = (f"{ROLLOUT}.nnodes", "rollout.nnodes")
 _ROLLOUT_EACH = (f"{ROLLOUT}.n_gpus_per_node", "rollout.n_gpus_per_node")
-#: The sizes that multiply to the GPUs of one engine.
+#: The sizes whose product is the number of GPUs of one engine.
 _ENGINE_SIZES = tuple(
     f"{ROLLOUT}.{name}_parallel_size" for name in ("tensor_model", "data", "pipeline_model")
 )
-#: The fields of a run that problems are about, by what their places are called.
+#: Fields of a run with possible problems, by the name of the place in a diagnostic.
 _FIELDS = {"size": ("size",), "gpus": ("gpus", "count"), "nodes": ("gpus", "nodes")}
 
 
 def run_problems(run: Run, registries: Registries) -> Iterator[Diagnostic]:
-    """Yield what is wrong with a run: its size class, its GPUs and its settings.
+    """Yield the problems of a run's size class, GPUs and settings.
 
     The place of each is the name of a setting, or one of ``_FIELDS``.
     """
@@ -43,9 +43,7 @@ def run_problems(run: Run, registries: Registries) -> Iterator[Diagnostic]:
     nearest = size_class(shape.parameters) if shape else run.size
     if nearest != run.size:
         billions = f"{shape.parameters / 1e9:.1f}" if shape else ""
-        message = (
-            f"{run.model} has {billions} billion parameters, and the run is in the size class {run.size}"
-        )
+        message = f"{run.model} has {billions} billion parameters, but the run's size class is {run.size}"
         yield error_at("size", message, f"write {nearest}", Code.wrong_size)
     yield from _gpu_count(run, all_gpus(run.settings, (), registries).others)
     if run.settings:
@@ -57,7 +55,7 @@ def run_problems(run: Run, registries: Registries) -> Iterator[Diagnostic]:
 
 
 def located(problems: Iterable[Diagnostic], run: Run, document: Document) -> Iterator[Diagnostic]:
-    """Return problems of a run at their places in its file."""
+    """Yield the problems of a run at their places in its file."""
     for problem in problems:
         key = problem.place.key
         if key in run.settings:
@@ -68,46 +66,46 @@ def located(problems: Iterable[Diagnostic], run: Run, document: Document) -> Ite
 
 
 def _gpu_count(run: Run, others: int) -> Iterator[Diagnostic]:
-    """Require as many GPUs as the nodes have together; ``others`` are those of pools that do not train."""
+    """Check that the number of GPUs matches the nodes; ``others`` counts GPUs in pools that do not train."""
     settings, count, nodes = run.settings, run.gpus.count, run.gpus.nodes
     stated, each = _whole(settings, _NODES), _whole(settings, _EACH)
     field, message = "gpus", ""
     if nodes and count % nodes:
-        field, message = "nodes", f"{count} GPUs cannot be shared out evenly among {nodes} nodes"
+        field, message = "nodes", f"{count} GPUs cannot be divided evenly among {nodes} nodes"
     elif has_own_rollout_gpus(run) or others:
         message = _separate_gpus(settings, count, others)
     elif stated and each and stated * each != count:
-        message = f"{_NODES} × {_EACH} is {stated} × {each} = {stated * each}, and gpus.count is {count}"
+        message = f"{_NODES} × {_EACH} is {stated} × {each} = {stated * each}, but gpus.count is {count}"
     elif nodes and each and nodes * each != count:
-        message = f"gpus.nodes × {_EACH} is {nodes} × {each} = {nodes * each}, and gpus.count is {count}"
+        message = f"gpus.nodes × {_EACH} is {nodes} × {each} = {nodes * each}, but gpus.count is {count}"
     elif nodes and stated and nodes != stated:
-        field, message = "nodes", f"gpus.nodes is {nodes}, and {_NODES} is {stated}"
+        field, message = "nodes", f"gpus.nodes is {nodes}, but {_NODES} is {stated}"
     if message:
         yield error_at(field, message, "correct the one that is wrong", Code.gpu_count)
 
 
 def _separate_gpus(settings: Mapping[str, Any], count: int, others: int) -> str:
-    """Return the contradiction in a run of which some GPUs do not train, empty if there is none."""
+    """Return the contradiction in a run with GPUs that do not train; empty if there is none."""
     trainer = _product(settings, (_NODES,), (_EACH,))
     rollout = _product(settings, _ROLLOUT_NODES, _ROLLOUT_EACH)
     others = max(others, rollout)
     if trainer and others and trainer + others != count:
         work = "roll out" if others == rollout else "roll out, teach or reward"
         together = f"{trainer} GPUs train and {others} {work}, together {trainer + others}"
-        return f"{together}, and gpus.count is {count}"
+        return f"{together}, but gpus.count is {count}"
     if trainer > count:
-        return f"{_NODES} × {_EACH} is {trainer}, and gpus.count, which counts rollout too, is {count}"
+        return f"{_NODES} × {_EACH} is {trainer}, but gpus.count, which includes rollout GPUs, is {count}"
     return ""
 
 
 def _product(settings: Mapping[str, Any], nodes: tuple[str, ...], each: tuple[str, ...]) -> int:
-    """Return nodes times GPUs of each, 0 where either is not set."""
+    """Return nodes × GPUs per node; 0 if either is unset."""
     sizes = [next(filter(None, (_whole(settings, key) for key in keys)), 0) for keys in (nodes, each)]
     return math.prod(sizes)
 
 
 def _whole(settings: Mapping[str, Any], key: str) -> int:
-    """Return a setting that is a positive number; 0 where it is not set, or something else."""
+    """Return a setting if it is a positive whole number, otherwise 0."""
     value = settings.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
@@ -122,7 +120,7 @@ def _impossible(run: Run, registries: Registries) -> Iterator[Diagnostic]:
     sizes = {key: size for key in _ENGINE_SIZES if (size := _whole(settings, key)) > 1}
     product = math.prod(sizes.values())
     gpus = _product(settings, _ROLLOUT_NODES, _ROLLOUT_EACH) or run.gpus.count
-    # The estimator reports a single size that does not divide.
+    # The estimator already reports a single size that does not divide.
     if len(sizes) > 1 and gpus % product:
         names = " × ".join(key.rsplit(".", 1)[-1] for key in sizes)
         message = f"{names} of the engine is {product}, which does not divide its {gpus} GPUs"
@@ -130,7 +128,7 @@ def _impossible(run: Run, registries: Registries) -> Iterator[Diagnostic]:
 
 
 def _refused(run: Run, registries: Registries) -> tuple[Diagnostic, ...]:
-    """Return the problems that leave no estimate."""
+    """Return the problems that prevent an estimate."""
     try:
         resolve(request_of_run(run, registries, needs_settings=False), registries)
     except NoAnswerError as error:
@@ -139,7 +137,7 @@ def _refused(run: Run, registries: Registries) -> tuple[Diagnostic, ...]:
 
 
 def _as_written(key: str, settings: Mapping[str, Any], renamed: Mapping[str, str]) -> str | None:
-    """Return the setting of a run that a key of the estimator names, or one under an older name."""
+    """Return a run's own name for a key of the estimator, which may be an older one."""
     if key in settings:
         return key
     role, name = key.split(".")[:2], key.rsplit(".", 1)[-1]

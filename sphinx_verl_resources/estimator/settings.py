@@ -1,4 +1,4 @@
-"""Everything that decides memory: each field of the settings with the keys of verl that it is read from."""
+"""All settings that decide memory, each field with verl's keys for it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from .request import Backend
     from .versions import Version
 
-#: The memory of an unnamed GPU, which only decides how much the rollout engine takes.
+#: The assumed capacity of an unnamed GPU, which only decides the rollout engine's memory.
 USUAL_CAPACITY = 79.1 * GIB
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """FSDP keys of any model, the reference policy's among them.
+    """FSDP's settings for any model, including the reference policy.
 
     Attributes:
-        shard: GPUs that one copy of the states is divided among.
-        ulysses: GPUs that a sequence is divided among.
-        reshards_root: a pass without gradients does not leave the root gathered.
-        pad_bucket: the tokens of a packed micro-batch, of all GPUs that share a sequence together, are padded
-            up to a multiple of it; 1 for no padding.
+        shard: the number of GPUs that share one copy of the states.
+        ulysses: the number of GPUs that share a sequence.
+        reshards_root: whether a pass without gradients reshards the root at its end.
+        pad_bucket: the tokens of a packed micro-batch, over all GPUs that share a sequence, are padded up to
+            a multiple of this; 1 for no padding.
     """
 
     shard: int = setting(reading.shard_size, "{fsdp}.fsdp_size")
@@ -47,11 +47,11 @@ class Sharding:
 
 @dataclass(frozen=True)
 class Fsdp(Sharding):
-    """FSDP keys of a role.
+    """FSDP's settings for a role.
 
     Attributes:
-        parameter_bytes: per stored parameter, gradient and moment.
-        defers_sync: gradients are divided among the GPUs after the last micro-batch only.
+        parameter_bytes: bytes per stored parameter, gradient and moment.
+        defers_sync: whether gradients are sharded only after the last micro-batch.
     """
 
     parameter_bytes: int = setting(Reader.data_type, "{fsdp}.model_dtype")
@@ -64,15 +64,15 @@ class Fsdp(Sharding):
 
 @dataclass(frozen=True)
 class Role:
-    """A model that is trained: the actor or the critic.
+    """A trained model: the actor or the critic.
 
     Attributes:
-        backend: which of ``fsdp`` and ``megatron`` is used.
-        mini_batch: sequences of a mini-batch, of all ranks together.
-        remove_padding: only real tokens are computed with.
-        checkpointing: every layer is recomputed in the backward pass (FSDP).
-        lora_rank: 0 for full fine-tuning.
-        step_copies: parameter-sized buffers that the optimizer step needs.
+        backend: the backend, which decides whether ``fsdp`` or ``megatron`` applies.
+        mini_batch: the sequences of a mini-batch, over all ranks.
+        remove_padding: whether only real tokens are computed.
+        checkpointing: whether every layer is recomputed in the backward pass (FSDP).
+        lora_rank: the rank of the adapters; 0 for full fine-tuning.
+        step_copies: the number of parameter-sized buffers in the optimizer step.
         moments: bytes of the optimizer's states per trained parameter.
     """
 
@@ -92,20 +92,20 @@ class Role:
 
 @dataclass(frozen=True)
 class Rollout:
-    """The engine that generates.
+    """The rollout engine.
 
     Attributes:
-        utilization: share of the GPU's memory.
-        tensor: GPUs that one copy of its weights is divided among.
-        data: copies in one engine, which share out the experts.
-        sequences: at once.
-        batched_tokens: of one step of the engine.
-        model_length: the longest sequence; None for that of the model.
-        stages_wake_up: weights and KV cache return one after the other.
-        bucket: bytes of the bucket that weights travel through.
-        element_bytes: of a weight.
-        separate: it is on none of the training GPUs.
-        speculates: layers for the prediction of several tokens propose tokens.
+        utilization: its share of the GPU's memory.
+        tensor: the number of GPUs that share one copy of its weights.
+        data: the number of data-parallel copies in one engine, which divide the experts among them.
+        sequences: the most sequences at a time.
+        batched_tokens: the most tokens in one step of the engine.
+        model_length: the longest sequence; None for the model's own limit.
+        stages_wake_up: whether weights wake up before the KV cache.
+        bucket: bytes of the weight transfer bucket.
+        element_bytes: bytes per weight.
+        separate: whether it is on none of the training GPUs.
+        speculates: whether layers for multi-token prediction propose tokens.
     """
 
     engine: str = setting(reading.engine, "{rollout}.name")
@@ -138,24 +138,24 @@ class Settings:
     """All settings that the formulas read.
 
     Attributes:
-        gpus: that train.
-        other_gpus: of the pools that do not train, as far as they are set.
-        capacity: bytes that the GPU offers to programs; those of an 80 GB GPU if it is not known.
-        capacity_known: the GPU or its memory is named.
-        npu: it is Huawei's.
-        sequences: of one step.
+        gpus: the number of training GPUs.
+        other_gpus: the number of GPUs in pools that do not train, if set.
+        capacity: the GPU's capacity in bytes; that of an 80 GB GPU if unknown.
+        capacity_known: whether the GPU or its memory is known.
+        npu: whether the GPU is a Huawei NPU.
+        sequences: the sequences of one step.
         unstated: settings that a source leaves open: ``padding``, ``length``, ``recompute``, ``offload``.
-        undecided: settings that decide memory and were not read, each with a reason: no figure holds.
-        reference: there is a reference policy that is not the actor itself.
-        reference_fsdp: its FSDP keys, with any backend of the actor.
-        reference_bytes: per parameter of the reference policy in host memory.
-        old_log_prob: the actor's log-probs are computed before the update.
-        computes_entropy: the update computes the entropy of the logits.
-        compiled_entropy: torch.compile makes one kernel of it.
-        entropy_free: a fork that never computes it.
-        balance_batch: tokens of a step are divided evenly among the ranks.
-        counter_leaves_pool_out: PyTorch's counter of the training process does not include the rollout pool.
-        positions: of the model, where the run sets their number; None for those of its config.json.
+        undecided: unknown settings that decide memory, each with a reason; with any, no figure is valid.
+        reference: whether there is a reference policy other than the actor itself.
+        reference_fsdp: its FSDP settings, with any backend of the actor.
+        reference_bytes: bytes per parameter of the reference policy in host memory.
+        old_log_prob: whether the actor's log-probs are computed before the update.
+        computes_entropy: whether the update computes the entropy of the logits.
+        compiled_entropy: whether torch.compile fuses it into one kernel.
+        entropy_free: whether this is a fork that never computes the entropy.
+        balance_batch: whether the tokens of a step are divided evenly among the ranks.
+        counter_leaves_pool_out: whether PyTorch's counter of the training process excludes the rollout pool.
+        positions: the model's positions, if the run sets them; None for those of its config.json.
     """
 
     version: Version
@@ -203,7 +203,7 @@ class Settings:
 
 
 def settings_of(reader: Reader, registries: Registries) -> Settings:
-    """Return the settings; ``reader`` collects what is wrong with them."""
+    """Return the settings; ``reader`` collects their problems."""
     reader.gpus, nodes = pools.training_gpus(reader)
     reader.rollout_gpus = pools.rollout_gpus(reader) or reader.gpus
     reader.backend = backend = reading.actor_backend(reader)
@@ -213,7 +213,7 @@ def settings_of(reader: Reader, registries: Registries) -> Settings:
     if reading.has_critic(reader):
         critic = _role(reader, OF_CRITIC, reading.strategy(reader, "critic.strategy") or backend)
     asked = reading.has_reference(reader, f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
-    asked = asked and not actor.lora_rank  # without its adapters the actor serves as one
+    asked = asked and not actor.lora_rank  # the actor without its adapters is the reference policy
     reference = read_fields(Sharding, reader, OF_REFERENCE) if asked else actor.fsdp
     of_actor = data_parallel(backend, actor.fsdp, actor.megatron, reader.gpus)
     old = log_prob_micro_batch(reader, ROLLOUT, of_actor, actor.micro_batch)
@@ -276,13 +276,13 @@ def _role(reader: Reader, of: Sections, backend: Backend) -> Role:
 
 
 def checked_megatron(found: Megatron, reader: Reader, of: Sections) -> Megatron:
-    """Return the Megatron keys of a role with the TP of experts; check that the sizes divide the GPUs."""
+    """Return Megatron's settings with the TP of experts filled in; check that the sizes divide the GPUs."""
     tensor, pipeline, expert = found.tensor, found.pipeline, found.expert
     prefix = f"{of.role}.megatron"
     reader.must_divide(
         f"{prefix}.tensor_model_parallel_size", tensor * pipeline * found.context, "TP × PP × CP"
     )
-    if found.expert_tensor is None:  # Megatron takes TP; where that is impossible, the run must have set 1
+    if found.expert_tensor is None:  # Megatron uses TP; if that is impossible, the run must have set 1
         possible = not reader.gpus % (expert * tensor * pipeline)
         found = replace(found, expert_tensor=tensor if possible else 1)
     reader.must_divide(
@@ -292,9 +292,9 @@ def checked_megatron(found: Megatron, reader: Reader, of: Sections) -> Megatron:
 
 
 def least(settings: Settings) -> Settings:
-    """Return the settings at the low end of the range: the unknown is taken as favourably as possible.
+    """Return the settings at the low end of the range, with everything unknown at its most favourable value.
 
-    Unknown lengths are the shortest of real data; a key that a source does not quote may have been set.
+    Unknown lengths are the shortest of real data; keys that a source does not quote may have been set.
     """
     lengths, actor, open_ = settings.lengths, settings.actor, settings.unstated
     mean = lengths.mean if lengths.known else lengths.longest * TYPICAL_LENGTH.value
@@ -322,19 +322,19 @@ def most(settings: Settings) -> Settings:
 
 
 def data_parallel(backend: Backend, fsdp: Sharding, megatron: Megatron, gpus: int) -> int:
-    """Return the number of ranks that sequences are divided among."""
+    """Return the number of data-parallel ranks."""
     if backend == "megatron":
         return max(1, gpus // (megatron.tensor * megatron.pipeline * megatron.context))
     return max(1, gpus // fsdp.ulysses)
 
 
 def ranks_of(role: Role, gpus: int) -> int:
-    """Return the number of ranks that sequences are divided among."""
+    """Return the number of a role's data-parallel ranks."""
     return data_parallel(role.backend, role.fsdp, role.megatron, gpus)
 
 
 def sequence_divisor(role: Role) -> int:
-    """Return the number of GPUs that share a sequence: Ulysses, or context parallelism."""
+    """Return the number of GPUs that share a sequence, by Ulysses or context parallelism."""
     return role.megatron.context if role.backend == "megatron" else role.fsdp.ulysses
 
 
@@ -365,14 +365,14 @@ def _log_prob_tokens(settings: Settings, micro: MicroBatch, fsdp: Sharding) -> f
     lengths = settings.lengths
     if (
         lengths.known and micro.dynamic and settings.balance_batch
-    ):  # each rank has the same share of the tokens
+    ):  # each rank gets the same share of the tokens
         lengths = replace(lengths, variation=0.0)
     found = tokens_of(lengths, micro, most, divide, padded=not actor.remove_padding)
     return padded_up(found, divide, _pad_bucket(actor, fsdp))
 
 
 def _pad_bucket(role: Role, fsdp: Sharding) -> int:
-    """Return the multiple that packed micro-batches are padded up to; others are not."""
+    """Return the multiple that packed micro-batches are padded up to; 1 for others."""
     bucket = role.megatron.pad_bucket if role.backend == "megatron" else fsdp.pad_bucket
     return bucket if role.remove_padding else 1
 

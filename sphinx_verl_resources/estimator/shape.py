@@ -1,8 +1,8 @@
-"""The shape of a model: its parameters, and the bytes a token that a decoder layer takes.
+"""The shape of a model: its parameters, and the bytes per token of a decoder layer.
 
-Widths are coefficients of a layer's sizes, read off traces of the layers of transformers 5 with flash
-attention and 16-bit activations: every tensor that is alive at an operation, matched by its size
-(``make oracle`` repeats it). A width is the largest of the moments listed for it.
+Widths are coefficients of a layer's sizes. They come from traces of transformers 5 with flash attention and
+16-bit activations: every live tensor at an operation is matched by its size (``make oracle`` repeats this).
+A width is the largest of the moments listed for it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _ATTENTION = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj"})
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """The sizes of a model that its memory follows from.
+    """The sizes of a model that decide its memory.
 
     Attributes:
-        architecture: the facts that it follows from.
+        architecture: the recorded facts about the model.
         counts: its parameters by part.
-        parameters: all of them.
-        critic_parameters: of the same model with a value head.
-        head: parameters of the output head, or of the embedding that replaces it.
-        expert_parameters: all routed experts of all layers.
-        layers, hidden, heads, vocabulary: as in config.json.
-        widths: bytes a token of the widest layer, by the names of ``DENSE``.
-        evidence: of the widths: dense layers were measured, of others they are assumed.
+        parameters: its total parameters.
+        critic_parameters: the parameters of the same model with a value head.
+        head: the parameters of the output head, or of the embedding that replaces it.
+        expert_parameters: the parameters of all routed experts in all layers.
+        layers, hidden, heads, vocabulary: the values in config.json.
+        widths: bytes per token of the widest layer, by the names of ``DENSE``.
+        evidence: the evidence for the widths: measured for dense layers, assumed for others.
     """
 
     architecture: Architecture
@@ -65,14 +65,14 @@ class Shape:
 
     @property
     def forward(self) -> float:
-        """Bytes a token that are live in a layer without gradients."""
+        """The live bytes per token in a layer without gradients."""
         return self.widths["forward"]
 
     def backward(self, adapted: Targets | None = None) -> tuple[float, float]:
-        """Return the bytes a token of a layer at work in the backward pass, and those that it keeps for it.
+        """Return the bytes per token of a layer during its backward pass, and those that it saves for it.
 
         Args:
-            adapted: the modules with adapters in fp32; None where the whole model is trained.
+            adapted: the modules with adapters in fp32; None if the whole model is trained.
         """
         prefix = ""
         if adapted is not None:
@@ -85,8 +85,8 @@ def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
     """Compute the shape of a model.
 
     Args:
-        architecture: its facts.
-        imbalance: tokens of the fullest group of experts over the mean.
+        architecture: the recorded facts about the model.
+        imbalance: tokens of the fullest group of experts, relative to the mean.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> shape_of(read_data([]).catalog.architectures.get("meta-llama/Meta-Llama-3-8B")).backward()
@@ -112,7 +112,7 @@ def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
 
 @lru_cache(maxsize=1024)
 def adapter_parameters(shape: Shape, rank: int, targets: Targets) -> int:
-    """Count the parameters of the adapters. Counting takes longer than the rest of an estimate."""
+    """Count the parameters of the adapters; cached, since this takes longer than the rest of an estimate."""
     return lora_parameters(shape.architecture, rank, targets)
 
 
@@ -127,13 +127,13 @@ SYMBOLS: Mapping[str, str] = {
     "x": "hidden size, for each expert of a token",
     "e": "width of one expert, for each expert of a token",
     "n": "routed experts",
-    "s": "hidden size, where the shared experts have a gate",
+    "s": "hidden size, if the shared experts have a gate",
 }
 
-#: Widths by their names, each with the moments that it is the largest of: the operation, and what is alive
-#: during it. ``working``: one layer is recomputed and differentiated. ``saved``: kept by a layer that is not
-#: recomputed. ``forward``: a pass without gradients. ``lora_``: with adapters in fp32 on every matrix;
-#: ``lora_attention_``: on the matrices of attention alone.
+#: Widths by name. Each is the largest of some moments, given as operation and live bytes. ``working``: one
+#: layer is recomputed and differentiated. ``saved``: kept by a layer that is not recomputed. ``forward``: a
+#: pass without gradients. ``lora_``: with adapters in fp32 on every matrix; ``lora_attention_``: only on the
+#: matrices of attention.
 Widths = dict[str, dict[str, str]]
 
 _KEPT = "4q + 4k + 4a"
@@ -176,9 +176,9 @@ FOUR_NORMS: Widths = {
 
 
 def _with_experts(kept: str, kept_lora: str) -> Widths:
-    """Return the widths of a layer whose experts are one operation, and which keeps ``kept`` of attention.
+    """Return the widths of a layer whose experts are one operation; ``kept`` are attention's saved bytes.
 
-    Adapters are on the shared experts and not on the others.
+    Among the experts, only the shared ones get adapters.
     """
     of_all, of_lora = f"8f + {kept} + 4n", f"{kept_lora} + 4n"
     return {
@@ -212,7 +212,7 @@ _TERM = re.compile(r"(\d+)([a-z])")
 
 
 def _widths(architecture: Architecture, imbalance: float) -> Mapping[str, float]:
-    """Return the bytes a token of the widest layer."""
+    """Return the bytes per token of the widest layer."""
     dense = QK_NORM if architecture.qk_norm else DENSE
     if architecture.norms_per_layer >= 4:
         dense = FOUR_NORMS
@@ -256,7 +256,7 @@ def bytes_of(moment: str, sizes: Mapping[str, float]) -> float:
 
 
 def _attention_sizes(architecture: Architecture) -> dict[str, float]:
-    """Return the sizes of a layer without those of its MLP; latent attention has the mean of both widths."""
+    """Return the sizes of a layer without its MLP; for latent attention, the mean of both widths."""
     heads, key_heads, mla = (
         architecture.num_attention_heads,
         architecture.num_key_value_heads,

@@ -1,8 +1,8 @@
-"""The parameters that FSDP and FSDP2 gather at each moment, and the gradients that they divide.
+"""The parameters that FSDP and FSDP2 gather at each moment, and the gradients that they shard.
 
-Traced with PyTorch's own FSDP, wrapped as verl wraps it (``make oracle``). FSDP's root holds embedding, head
-and last norm, and stays gathered from the first forward to the end of the backward pass. FSDP2 gathers the
-embedding and an untied head on their own, and nothing is left at the loss. Sizes are bytes per GPU.
+Traced with PyTorch's own FSDP, wrapped as verl wraps it (``make oracle``). FSDP's root contains embedding,
+head and last norm, and stays gathered from the first forward to the end of the backward pass. FSDP2 gathers
+the embedding and an untied head separately, and keeps nothing gathered at the loss. Sizes are bytes per GPU.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class Layout(NamedTuple):
-    """The settings of FSDP that decide what is gathered and divided.
+    """The settings that decide which parameters are gathered and which gradients are sharded.
 
     Attributes:
-        fsdp2: it is FSDP2, not FSDP.
-        critic: it has a value head.
-        frozen: only adapters are trained.
-        gathers: its parameters are divided, or on the host.
-        on_host: divided parameters and gradients are on the host.
-        shard: GPUs that share the states.
-        parameter_bytes: per stored parameter and gradient.
-        reshards: layers are divided again after the forward pass.
-        wraps_head: FSDP2 gathers an untied head on its own.
-        defers: gradients are divided after the last micro-batch only.
+        fsdp2: whether it is FSDP2, not FSDP.
+        critic: whether the model has a value head.
+        frozen: whether only adapters are trained.
+        gathers: whether parameters are gathered, because they are sharded or on the host.
+        on_host: whether sharded parameters and gradients are on the host.
+        shard: the number of GPUs that share the states.
+        parameter_bytes: bytes per stored parameter and gradient.
+        reshards: whether layers are resharded after the forward pass.
+        wraps_head: whether FSDP2 gathers an untied head separately.
+        defers: whether gradients are sharded only after the last micro-batch.
     """
 
     fsdp2: bool
@@ -49,17 +49,18 @@ class Layout(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """The gathered parameters and the gradients at each moment; states and activations come on top.
+    """The gathered parameters and the gradients at each moment, without states and activations.
 
     Attributes:
-        root: beside layers while they work.
-        layer: the layer that computes without gradients.
+        root: gathered outside layers while a layer computes.
+        layer: the layer that computes, in a pass without gradients.
         between: the most in such a pass while nothing computes.
-        loss: at the loss, and after a pass without gradients if the root is left.
-        head: in the backward pass of the head; of the first micro-batch, and of further ones.
-        backward: while a layer computes backward; likewise.
-        divided: gradients that are divided by then, in the first micro-batch.
-        dividing: the gradient of a layer or of the root is divided, with all gradients; likewise.
+        loss: at the loss, and after a pass without gradients that leaves the root gathered.
+        head: in the backward pass of the head, for the first micro-batch and for further ones.
+        backward: in the backward pass of a layer, for the first micro-batch and for further ones.
+        divided: gradients that are already sharded after all layers, in the first micro-batch.
+        dividing: while the gradient of a layer or of the root is sharded, including all gradients, for the
+            first micro-batch and for further ones.
     """
 
     root: Allocations
@@ -72,17 +73,17 @@ class Gathered(NamedTuple):
     dividing: tuple[Allocations, Allocations]
 
 
-#: Bytes a parameter of a gathered layer at work, with FSDP and FSDP2. Forward: the layer, with FSDP2 in two
-#: buffers. Backward: the next one too, and with FSDP2 the gradient of the last one in 32 bits.
+#: Bytes per parameter of the gathered layer that computes, with FSDP and FSDP2. Forward: the layer, in two
+#: buffers with FSDP2. Backward: also the next layer, and with FSDP2 the last layer's gradient in 32 bits.
 _FORWARD, _BACKWARD = (2, 4), (4, 8)
-#: When nothing computes: forward, the buffer of the last layer is still there with FSDP2; backward, the
-#: gradient of a layer in 16 and in 32 bits, with FSDP2 not in 32 bits where it is not divided yet.
+#: The same while nothing computes. Forward: FSDP2 still has the buffer of the last layer. Backward: a layer's
+#: gradient in 16 and in 32 bits; with FSDP2 only in 16 bits if it is not sharded yet.
 _GATHERING, _DIVIDING, _NOT_DIVIDING = (2, 6), (8, 10), 6
 
 
 @lru_cache(maxsize=1024)
 def gathered(shape: Shape, layout: Layout) -> Gathered:
-    """Return what is gathered and divided at each moment."""
+    """Return the gathered parameters and the gradients at each moment."""
     return _Moments(shape, layout).all()
 
 
@@ -100,7 +101,7 @@ class _Moments:
         self.root = () if self.whole or not layout.gathers else self.gathered_root()
 
     def all(self) -> Gathered:
-        """Return all of them."""
+        """Return all moments."""
         fsdp2 = self.layout.fsdp2
         loss = self.whole or (() if fsdp2 else self.root)
         return Gathered(
@@ -115,28 +116,28 @@ class _Moments:
         )
 
     def of(self, kind: Kind, symbol: str, count: float, each: float, spread: Spread = EXACT) -> Allocations:
-        """Return whole parameters or gradients."""
+        """Return unsharded parameters or gradients."""
         evidence: Evidence = "exact" if spread is EXACT else "measured"
         return (allocate(kind, evidence, {symbol: count}, each, critic=self.layout.critic, spread=spread),)
 
     def gathered_root(self) -> Allocations:
-        """Return what is gathered beside layers: FSDP's root, with FSDP2 a tied head."""
+        """Return the parameters gathered outside layers: FSDP's root; with FSDP2 a tied head."""
         if self.head_is_unit or (self.layout.fsdp2 and self.layout.critic):
             return ()
         size = self.shape.head if self.layout.fsdp2 else self.root_size
         return self.of(Kind.GATHERED_ROOT, "parameters outside layers", size, 2)
 
     def gathered_layer(self, each: float) -> Allocations:
-        """Return a gathered layer, each of its parameters in so many bytes."""
+        """Return a gathered layer, with ``each`` bytes per parameter."""
         size = self.shape.counts.largest_layer
         return self.of(Kind.GATHERED_LAYER, "parameters of a layer", size, each, GATHERED_LAYER.spread)
 
     def layer(self, each: float) -> Allocations:
-        """Return the layer at work, gathered, or all layers where they stay gathered."""
+        """Return the gathered layer that computes, or all layers if they stay gathered."""
         return self.whole or (self.gathered_layer(each) if self.layout.gathers else ())
 
     def between(self) -> Allocations:
-        """Return the most that is gathered in a pass without gradients while nothing computes."""
+        """Return the largest gathered parameters while nothing computes, in a pass without gradients."""
         layout, head = self.layout, "parameters of the head"
         if not layout.gathers:
             return ()
@@ -149,17 +150,17 @@ class _Moments:
         return max(self.root + self.layer(_GATHERING[True]), of_head, key=size_of)
 
     def waiting_gradient(self) -> Allocations:
-        """Return the gradient of a head in the root, which waits for that of the embedding."""
+        """Return the gradient of a head in the root, which stays until the embedding's gradient is ready."""
         layout = self.layout
         if layout.critic or layout.frozen or self.head_is_unit or not layout.gathers:
             return ()
         return self.of(Kind.HEAD_GRADIENT, "parameters of the head", self.shape.head, 2)
 
     def head(self, *, further: bool) -> Allocations:
-        """Return what is gathered and made in the backward pass of the head, without the logits."""
+        """Return the parameters and gradients in the backward pass of the head."""
         layout = self.layout
         if layout.frozen or layout.critic or not layout.gathers:
-            return self.whole + self.root  # FSDP2 gathers a tied head once more
+            return self.whole + self.root  # FSDP2 gathers a tied head again
         if not self.head_is_unit:
             layer = () if self.whole else self.gathered_layer(_BACKWARD[False])
             return self.whole + self.root + self.waiting_gradient() + layer
@@ -169,21 +170,21 @@ class _Moments:
         return gradient + (self.whole or self.gathered_layer(2))
 
     def backward(self, *, further: bool) -> Allocations:
-        """Return what is gathered and made while a layer computes backward."""
+        """Return the parameters and gradients in the backward pass of a layer."""
         layout = self.layout
         divides = not (layout.frozen or (layout.fsdp2 and further and layout.defers))
         copies = _BACKWARD[layout.fsdp2] if divides else _FORWARD[layout.fsdp2]
         return self.root + self.waiting_gradient() + self.layer(copies)
 
     def divided(self, left: int) -> Allocations:
-        """Return the divided gradients when the root and some layers are left."""
+        """Return the sharded gradients when only the root and some layers remain."""
         counts = self.shape.counts
         done = self.shape.parameters - counts.root - left * counts.largest_layer
         done += self.shape.head if self.head_is_unit else 0
         return self.shared("parameters of layers", done)
 
     def shared(self, symbol: str, count: float) -> Allocations:
-        """Return divided gradients."""
+        """Return sharded gradients."""
         layout = self.layout
         if layout.on_host:
             return ()
@@ -191,11 +192,11 @@ class _Moments:
         return (allocate(Kind.GRADIENTS, "exact", {symbol: count}, each, shard, critic=layout.critic),)
 
     def dividing(self, *, further: bool) -> Allocations:
-        """Return the larger moment of two: the last layers, or the root, has its gradient divided.
+        """Return the larger of two moments: sharding the gradient of the last layers, or that of the root.
 
-        The gradient of the root, with FSDP2 that of the embedding, is there in 16 bits and in a copy in 32
-        bits. Of parameters in 16 bits a share in 32 bits is there, too, and beside the share of earlier
-        micro-batches that of the last one.
+        The gradient of the root (with FSDP2, that of the embedding) exists in 16 bits and as a copy in 32
+        bits. For parameters in 16 bits, its shard in 32 bits comes on top. After earlier micro-batches, the
+        shard of the last one does too.
         """
         layout, shape = self.layout, self.shape
         if layout.frozen or not layout.gathers:

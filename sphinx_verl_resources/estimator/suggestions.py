@@ -1,12 +1,12 @@
-"""Suggestions: every setting of verl that saves memory, what it costs, and the one that saves most.
+"""Suggestions: verl's settings that save memory, their cost, and the one that saves most.
 
-Costs in time are those of verl's own words at 1dda039b9: docs/perf/perf_tuning.rst (padding, micro-batches,
-offloaded activations, entropy, Ulysses), docs/perf/best_practices.rst (Megatron), the comments in
-trainer/config/engine/fsdp.yaml and trainer/config/rollout/rollout.yaml. Figures are rare there; *little* is
-what is done once a step or recomputed once, *much* what leaves the GPU idle while the host computes or sends.
+Costs in time follow verl's own documents at 1dda039b9: docs/perf/perf_tuning.rst (padding, micro-batches,
+offloaded activations, entropy, Ulysses), docs/perf/best_practices.rst (Megatron), and comments in
+trainer/config/engine/fsdp.yaml and trainer/config/rollout/rollout.yaml. These give few figures. *Little* is
+work done once a step or recomputed once; *much* leaves the GPU idle while the host computes or sends.
 
-The reference policy has no switch here with FSDP: verl always keeps it on the host
-(workers/engine/fsdp/transformer_impl.py:404), whatever ``ref.fsdp_config.param_offload`` says.
+With FSDP there is no switch for the reference policy: verl always keeps it on the host
+(workers/engine/fsdp/transformer_impl.py:404) and ignores ``ref.fsdp_config.param_offload``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from .tokens import MicroBatch
     from .versions import Version
 
-#: What a setting costs in time.
+#: The cost of a setting in time.
 Cost = Literal["none", "little", "much"]
 Overrides = dict[str, Any]
 
-#: FSDP divides, sums and updates what ``from_pretrained`` loads in this type, without a copy in fp32
-#: (workers/engine/fsdp/transformer_impl.py:239-314 and :376 at 1dda039b9).
+#: FSDP shards and updates the parameters in the data type in which ``from_pretrained`` loads them, without a
+#: copy in fp32 (workers/engine/fsdp/transformer_impl.py:239-314 and :376 at 1dda039b9).
 ROUNDS = N_(
-    "Weights, gradients and Adam's moments are then in bfloat16, without a copy in fp32: small updates can "
-    "be rounded away. Compare the reward with a run in fp32."
+    "Weights, gradients and Adam's moments are then in bfloat16, without an fp32 copy: small updates may be "
+    "lost to rounding. Compare the reward with an fp32 run."
 )
 FILLS_HOST = N_("Offloaded state uses host memory.")
 
@@ -49,9 +49,9 @@ class Relief:
     """A setting that saves memory.
 
     Attributes:
-        steps: its overrides, by verl's dotted keys: from those that save least to those that save most.
-        cost: in time.
-        caveat: what it costs besides time, in a sentence to be translated; empty for nothing.
+        steps: its overrides by verl's dotted keys, from the one that saves least to the one that saves most.
+        cost: its cost in time.
+        caveat: other costs, as a translatable sentence; empty if there are none.
     """
 
     steps: tuple[Overrides, ...]
@@ -64,10 +64,10 @@ class Suggestion:
     """A change of one setting.
 
     Attributes:
-        setting: as an override of verl, ``key=value``, or several that only work together.
-        saves: bytes off the peak.
-        peak: bytes that remain.
-        peak_phase: the name of the phase that sets the peak then.
+        setting: the override for verl, ``key=value``, or several that only work together.
+        saves: the bytes that it takes off the peak.
+        peak: the remaining peak in bytes.
+        peak_phase: the name of the phase with the remaining peak.
     """
 
     setting: str
@@ -79,15 +79,15 @@ class Suggestion:
 def reliefs(
     shape: Shape, settings: Settings, given: Mapping[str, Any], registries: Registries
 ) -> tuple[Relief, ...]:
-    """Return every setting that may save memory: what is off, and what can be smaller or divided further.
+    """Return every setting that may save memory: switches that are off, and sizes that can change.
 
-    Only those that the version of verl has, under the names that they have there.
+    Includes only settings that the version of verl has, under their names in this version.
 
     Args:
-        shape: of the model.
-        settings: in force.
+        shape: the model's shape.
+        settings: the current settings.
         given: verl's dotted keys that are set.
-        registries: with the keys of verl.
+        registries: the registries, with verl's keys.
     """
     found = []
     for relief in _all(shape, settings, given):
@@ -100,9 +100,9 @@ def reliefs(
 def _named(
     step: Overrides, version: Version, given: Mapping[str, Any], registries: Registries
 ) -> Overrides | None:
-    """Return overrides under the names of a version of verl; None if it lacks one.
+    """Return overrides under their names in a version of verl; None if the version lacks one.
 
-    A key that is set exists: between two releases verl has keys of the next.
+    Keys that are already set are kept: between two releases verl has keys of the next one.
     """
     named = {key if key in given else registries.name_in(key, version): step[key] for key in step}
     return None if None in named else {str(key): value for key, value in named.items()}
@@ -132,7 +132,7 @@ def _on(cost: Cost, *keys: str, caveat: str = "") -> Relief:
 
 
 def _of_fsdp(of: Sections, role: Role) -> Iterator[Relief]:
-    """Yield the switches of a role that FSDP trains."""
+    """Yield the switches for a role trained with FSDP."""
     fsdp = role.fsdp
     if not role.checkpointing:
         yield _on("little", f"{of.model}.enable_gradient_checkpointing")
@@ -145,7 +145,7 @@ def _of_fsdp(of: Sections, role: Role) -> Iterator[Relief]:
         yield _on("little", f"{of.model}.enable_activation_offload", caveat=FILLS_HOST)
     if not fsdp.reshard:
         yield _on("little", f"{of.fsdp}.reshard_after_forward")
-    if fsdp.reshards_root:  # several copies of the states, each divided among some of the GPUs only
+    if fsdp.reshards_root:  # there are several copies of the states, each on some of the GPUs
         yield Relief(({f"{of.fsdp}.fsdp_size": -1},), "little")
     if fsdp.defers_sync:
         yield Relief(({f"{of.fsdp}.use_no_sync_for_gradient_accumulation": False},), "little")
@@ -156,7 +156,7 @@ def _of_fsdp(of: Sections, role: Role) -> Iterator[Relief]:
 
 
 def _of_megatron(of: Sections, role: Role) -> Iterator[Relief]:
-    """Yield the switches of a role that Megatron trains."""
+    """Yield the switches for a role trained with Megatron."""
     megatron, prefix = role.megatron, f"{of.role}.megatron"
     for name in ("optimizer_offload", "param_offload"):
         if not getattr(megatron, name):
@@ -166,7 +166,7 @@ def _of_megatron(of: Sections, role: Role) -> Iterator[Relief]:
     if megatron.tensor > 1 and not megatron.sequence_parallel:
         yield _on("none", f"{prefix}.sequence_parallel")
     if megatron.granularity != "full":
-        # Megatron refuses full recomputation without a method and a number of layers.
+        # Megatron rejects full recomputation without a method and a number of layers.
         together = {"granularity": "full", "method": "uniform", "num_layers": 1}
         transformer = f"{prefix}.override_transformer_config.recompute_"
         yield Relief(({transformer + name: value for name, value in together.items()},), "little")
@@ -187,7 +187,7 @@ def _of_logits(settings: Settings) -> Iterator[Relief]:
 
 
 def _divided(shape: Shape, settings: Settings) -> Iterator[Relief]:
-    """Yield larger parallel sizes of Megatron, as far as they divide GPUs and model."""
+    """Yield larger parallel sizes for Megatron that divide the GPUs and the model."""
     megatron, gpus, moe = settings.actor.megatron, settings.gpus, shape.architecture.moe
     roles = [ACTOR, *(["critic"] if settings.critic and settings.critic.backend == "megatron" else [])]
     replicas = gpus // (megatron.tensor * megatron.pipeline * megatron.context)
@@ -209,7 +209,7 @@ def _divided(shape: Shape, settings: Settings) -> Iterator[Relief]:
 
 
 def _doubled(size: int, most: int, *dividing: int) -> list[int]:
-    """Return larger sizes by doubling that divide some numbers.
+    """Return larger sizes, by doubling, that divide all given numbers.
 
     >>> _doubled(2, 16, 16, 24)
     [4, 8]
@@ -221,10 +221,10 @@ def _doubled(size: int, most: int, *dividing: int) -> list[int]:
 
 
 def _of_ulysses(shape: Shape, settings: Settings, given: Mapping[str, Any]) -> Iterator[Relief]:
-    """Yield larger Ulysses sizes, with token budgets that hold just one sequence then.
+    """Yield larger Ulysses sizes, with token budgets lowered to exactly one sequence.
 
-    verl refuses them with padding (workers/engine/fsdp/transformer_impl.py:129 at 1dda039b9). A larger size
-    alone saves nothing where budgets stay: they are those of a GPU.
+    verl rejects Ulysses with padding (workers/engine/fsdp/transformer_impl.py:129 at 1dda039b9). Budgets are
+    per GPU, so a larger size saves nothing unless they are lowered.
     """
     actor, name = settings.actor, "ulysses_sequence_parallel_size"
     steps = []
@@ -246,7 +246,7 @@ def _of_ulysses(shape: Shape, settings: Settings, given: Mapping[str, Any]) -> I
 
 
 def _passes(settings: Settings) -> Iterator[tuple[MicroBatch, str, str]]:
-    """Yield the passes: their micro-batch, and the section and the beginning of its keys."""
+    """Yield the passes, each with its micro-batch and the section and prefix of its keys."""
     yield settings.actor.micro_batch, ACTOR, "ppo_"
     yield settings.old_micro_batch, ROLLOUT, "log_prob_"
     if settings.reference:
@@ -259,9 +259,12 @@ def _passes(settings: Settings) -> Iterator[tuple[MicroBatch, str, str]]:
 def _micro_batches(settings: Settings, given: Mapping[str, Any]) -> Iterator[Relief]:
     """Yield smaller micro-batches, halved down to one sequence.
 
-    Log-prob passes that are cut as the update follow it, by themselves where their own key is not set.
+    Log-prob passes with the same micro-batches as the update change with it, automatically if their own key
+    is unset.
     """
-    least = -(-int(settings.lengths.limit) // sequence_divisor(settings.actor))  # a sequence's share of a GPU
+    least = -(
+        -int(settings.lengths.limit) // sequence_divisor(settings.actor)
+    )  # one GPU's share of a sequence
     first = settings.actor.micro_batch
     if not first.dynamic:
         budget = {f"{ACTOR}.use_dynamic_bsz": True, f"{ACTOR}.ppo_max_token_len_per_gpu": least}
@@ -286,9 +289,9 @@ def _micro_batches(settings: Settings, given: Mapping[str, Any]) -> Iterator[Rel
 
 
 def _whole_mini_batch(settings: Settings, role: Role) -> int | None:
-    """Return the token budget that a whole mini-batch needs.
+    """Return the token budget of a whole mini-batch; None if this saves nothing.
 
-    With several micro-batches every GPU may keep the gradients of the whole model; None where it does not.
+    It saves memory if every GPU keeps the gradients of the whole model between micro-batches.
     """
     deferred = role.backend != "megatron" and role.fsdp.defers_sync and role.fsdp.shard > 1
     if not deferred or micro_batches(settings, role) < 2:
@@ -303,7 +306,7 @@ def _sizes(micro: MicroBatch, least: int) -> list[int]:
 
 
 def _halved(size: int, least: int) -> list[int]:
-    """Return smaller sizes by halving, the least at last.
+    """Return smaller sizes by halving, with ``least`` at the end.
 
     >>> _halved(16384, 3000), _halved(8, 1), _halved(5, 5)
     ([8192, 4096, 3000], [4, 2, 1], [])
@@ -316,7 +319,7 @@ def _halved(size: int, least: int) -> list[int]:
 
 
 def _of_rollout(shape: Shape, settings: Settings) -> Iterator[Relief]:
-    """Yield what makes the rollout engine take less."""
+    """Yield settings that reduce the rollout engine's memory."""
     rollout = settings.rollout
     if lower := tuple(lower_utilizations(shape, settings)):
         steps = ({f"{ROLLOUT}.gpu_memory_utilization": share} for share in lower)
@@ -334,9 +337,9 @@ def _of_rollout(shape: Shape, settings: Settings) -> Iterator[Relief]:
 
 
 def lower_utilizations(shape: Shape, settings: Settings) -> Iterator[float]:
-    """Yield smaller shares of the GPU for the rollout engine, as long as its cache holds a sequence.
+    """Yield smaller shares of the GPU for the rollout engine with a cache that still holds a sequence.
 
-    With less, the engine does not start.
+    With a smaller cache, the engine does not start.
     """
     share = settings.rollout.utilization
     while (share := round(share - 0.1, 2)) > 0.1:

@@ -1,4 +1,4 @@
-"""Sweeps: one run with one saving setting after another, or with one response limit after another."""
+"""Sweeps: one run with memory-saving settings added one by one, or with several response lengths."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 RESPONSE = "data.max_response_length"
 _SIZE = "ppo_micro_batch_size_per_gpu"
 _BUDGET = "ppo_max_token_len_per_gpu"
-#: Without these, the passes for log-probs are cut as the update is.
+#: Without these keys, log-prob passes have the micro-batches of the update.
 _LOG_PROB = tuple(
     f"{role}.log_prob_{name}"
     for role in (ROLLOUT, REFERENCE)
     for name in ("use_dynamic_bsz", "max_token_len_per_gpu")
 )
-#: The settings that are switched on, by the last part of their first key.
+#: The settings to switch on, in order, by the last part of their first key.
 _ORDER = (
     "use_remove_padding",
     "enable_gradient_checkpointing",
@@ -45,12 +45,12 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class Saving(Suggestion):
-    """One more setting switched on, which saves 0 bytes where another phase sets the peak, or takes more.
+    """One more setting switched on; ``saves`` is 0 if another phase has the peak, negative if the peak rises.
 
     Attributes:
         host: bytes added to host memory, per node.
-        verdict: of the run with it.
-        tokens: the mean length of a sequence up to which it fits, see ``AnyEstimate.fits_up_to_tokens``.
+        verdict: the verdict with this setting.
+        tokens: the largest mean sequence length that fits, see ``AnyEstimate.fits_up_to_tokens``.
     """
 
     host: float
@@ -60,12 +60,12 @@ class Saving(Suggestion):
 
 @dataclass(frozen=True)
 class SavingSteps:
-    """All estimates from everything off to everything on.
+    """All estimates, from all memory-saving settings off to all on.
 
     Attributes:
-        start: the estimate with everything off.
-        steps: in the order in which one would try them.
-        end: the estimate with everything on.
+        start: the estimate with all settings off.
+        steps: the settings, in the order in which to try them.
+        end: the estimate with all settings on.
     """
 
     start: Estimate
@@ -74,13 +74,13 @@ class SavingSteps:
 
 
 def savings(request: Request, registries: Registries) -> SavingSteps:
-    """Switch off all settings that save memory, then switch them on again one after another.
+    """Switch off all settings that save memory, then switch them on one by one.
 
-    Settings that cost little time come first: padding, recomputation, batches counted in tokens; then
-    offloading, and at last less memory for the rollout engine. All other settings stay as requested.
+    Settings that cost little time come first: padding, recomputation, batches counted in tokens. Offloading
+    follows, and finally less memory for the rollout engine. All other settings stay as requested.
 
     Raises:
-        NoAnswerError: something in the request leaves no estimate.
+        NoAnswerError: the request cannot be estimated.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.request import Request
@@ -108,19 +108,19 @@ def savings(request: Request, registries: Registries) -> SavingSteps:
 
 
 def _switches(start: Estimate) -> list[Mapping[str, Any]]:
-    """Return the settings that are switched on, in order, those that only work together in one.
+    """Return the settings to switch on, in order; settings that only work together are one item.
 
     The reference policy follows the actor.
     """
     found: dict[str, Mapping[str, Any]] = {}
-    for relief in start.reliefs:  # of several with the same key, the first
+    for relief in start.reliefs:  # the first one counts if several have the same key
         found.setdefault(next(iter(relief.steps[0])), relief.steps[0])
     own = [(key, step) for key, step in found.items() if not key.startswith(REFERENCE)]
     return [step for name in _ORDER for key, step in own if key.endswith(f".{name}")]
 
 
 def _off(asked: Estimate) -> Mapping[str, Any]:
-    """Switch off what the sweep switches on; batches counted in tokens become as many sequences."""
+    """Return overrides that switch the sweep's settings off; token budgets become numbers of sequences."""
     actor, critic = asked.settings.actor, asked.settings.critic
     sections = [f"{MODEL}."]
     for of, role in ((OF_ACTOR, actor), *([(OF_CRITIC, critic)] if critic else [])):
@@ -140,20 +140,20 @@ def _off(asked: Estimate) -> Mapping[str, Any]:
 
 
 def _smaller_rollout(before: Estimate) -> Mapping[str, Any]:
-    """Take a tenth of the GPU from the rollout engine if its cache still holds the longest sequence."""
+    """Return the rollout engine's share of the GPU less 0.1, if the cache still holds a sequence."""
     lower = next(lower_utilizations(before.shape, before.settings), None)
     return {f"{ROLLOUT}.gpu_memory_utilization": lower} if lower else {}
 
 
 @dataclass(frozen=True)
 class Longer:
-    """The run with one response limit.
+    """The run with one response length.
 
     Attributes:
-        response: tokens of the longest response.
-        estimate: of the run with it; None where the settings leave none.
-        sequences: of full length that the KV cache of one rollout engine holds at a time.
-        diagnostics: of the request with it.
+        response: the longest response in tokens.
+        estimate: the run's estimate with it; None if it cannot be estimated.
+        sequences: the number of full-length sequences that fit into one rollout engine's KV cache.
+        diagnostics: the problems of the request with it.
     """
 
     response: int
@@ -163,10 +163,9 @@ class Longer:
 
 
 def longer(request: Request, registries: Registries, responses: tuple[int, ...]) -> tuple[Longer, ...]:
-    """Estimate the run with each response limit.
+    """Estimate the run with each response length.
 
-    Token budgets that the request leaves open are the smallest that hold one sequence, so that they grow with
-    the limit.
+    Unset token budgets hold exactly one sequence, so they grow with the length.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> from sphinx_verl_resources.estimator.tasks import task_settings

@@ -1,4 +1,4 @@
-"""Tasks and their settings, and what follows from the number of GPUs where it is not set."""
+"""Tasks and their settings, and default settings that follow from the number of GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .registries import Registries
     from .request import Request
 
-#: The memory optimisations of runs tagged MIN, as far as they have an effect.
+#: The memory optimisations of runs tagged MIN that have an effect.
 SAVING: Mapping[str, Any] = {
     f"{MODEL}.enable_gradient_checkpointing": True,
     f"{MODEL}.use_remove_padding": True,
@@ -62,7 +62,7 @@ MEGATRON_SAVING: Mapping[str, Any] = {
 
 
 def known_task(text: str) -> str:
-    """Return a task as ``TASKS`` has it.
+    """Return a task under its name in ``TASKS``.
 
     Raises:
         NoAnswerError: there is no such task.
@@ -89,7 +89,7 @@ def task_settings(task: str) -> Mapping[str, Any]:
     return {**SAVING, **TASKS[known_task(task)]}
 
 
-#: Share of the rollout engine's budget that its weights may take, so that there is room for the KV cache.
+#: The most that weights may take of the rollout engine's budget, which leaves room for the KV cache.
 _WEIGHTS_SHARE = 0.7
 #: Settings of the rollout engine: the GPUs of one copy, its share of each, its longest sequence.
 ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"
@@ -105,9 +105,9 @@ BUDGETS = (
 
 
 def engine_size(request: Request, registries: Registries) -> Mapping[str, int]:
-    """Return the TP of the rollout engine as a setting; none where the request sets it.
+    """Return the TP of the rollout engine as a setting; none if the request sets it.
 
-    It is the smallest power of two that leaves the engine room for a KV cache.
+    This is the smallest power of two that leaves room for a KV cache.
     """
     config, defaults = request.config, registries.defaults(request.version)
     utilization = config.get(ENGINE_SHARE, defaults.get(ENGINE_SHARE))
@@ -122,10 +122,10 @@ def engine_size(request: Request, registries: Registries) -> Mapping[str, int]:
 
 
 def fitted(request: Request, registries: Registries) -> Request:
-    """Return the request with settings that follow from the number of GPUs, where they are not set.
+    """Return the request with unset settings filled in that follow from the number of GPUs.
 
-    These are the number of nodes, the engine's TP and longest sequence, and with a dynamic batch size token
-    budgets, which hold one sequence.
+    These are the number of nodes, the engine's TP and longest sequence, and, with a dynamic batch size, token
+    budgets that hold exactly one sequence.
     """
     gpus = request.gpus or 8
     config = dict(request.config)
@@ -133,7 +133,7 @@ def fitted(request: Request, registries: Registries) -> Request:
         each = next(size for size in range(min(gpus, 8), 0, -1) if not gpus % size)
         config |= {"trainer.nnodes": gpus // each, "trainer.n_gpus_per_node": each}
     defaults = registries.defaults(request.version)
-    for key in LIMITS:  # they decide most answers, so the plan always names them
+    for key in LIMITS:  # these decide most answers, so a plan always states them
         config.setdefault(key, defaults.get(key))
 
     def value(key: str) -> Any:
@@ -142,7 +142,8 @@ def fitted(request: Request, registries: Registries) -> Request:
     config |= engine_size(request, registries)
     limits = [value(key) for key in LIMITS]
     if all(type(item) is int for item in limits):
-        # The engine starts only if its cache holds a sequence of this length; the model's own is far longer.
+        # The engine starts only if its cache holds a sequence of this length; the model's own limit is far
+        # longer.
         config.setdefault(ENGINE_LENGTH, sum(limits))
         for budget in BUDGETS if value(f"{ACTOR}.use_dynamic_bsz") is True else ():
             config.setdefault(budget, sum(limits))

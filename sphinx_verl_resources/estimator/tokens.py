@@ -1,4 +1,4 @@
-"""Lengths of sequences, micro-batches, and the tokens of a micro-batch that follow from both."""
+"""Lengths of sequences, micro-batches, and the resulting tokens of a micro-batch."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class MicroBatch:
     """The micro-batches of a pass.
 
     Attributes:
-        sequences: per micro-batch and data-parallel rank; None where it is not set.
-        dynamic: the size is a number of tokens instead.
-        tokens: the budget of one GPU if dynamic.
+        sequences: sequences per micro-batch and data-parallel rank; None if unset.
+        dynamic: whether the size is a number of tokens instead.
+        tokens: the token budget of one GPU if dynamic.
     """
 
     sequences: int | None
@@ -31,14 +31,14 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of a sequence, prompt and response.
+    """Tokens of a sequence, with prompt and response.
 
     Attributes:
-        mean: of a typical sequence.
-        longest: of the longest sequence.
+        mean: the tokens of a typical sequence.
+        longest: the tokens of the longest sequence.
         limit: the configured limit of prompt and response; padding fills up to it.
-        known: mean and longest are observed.
-        variation: of the fullest micro-batch, see ``LENGTH_SPREAD``.
+        known: whether mean and longest are observed.
+        variation: the variation of the fullest micro-batch, see ``LENGTH_SPREAD``.
     """
 
     mean: float
@@ -52,7 +52,7 @@ class Lengths:
 
 
 def step_sequences(reader: Reader, batch: str, repeats: str) -> int:
-    """Return the sequences of one step; the fully asynchronous trainer collects mini-batches for it.
+    """Return the sequences of one step, for which the fully asynchronous trainer collects mini-batches.
 
     Source: fully_async_policy/fully_async_trainer.py:159 at 1dda039b9.
     """
@@ -71,7 +71,7 @@ def mini_batch(reader: Reader, *keys: str) -> int:
 
 
 def lengths(reader: Reader, *limits: str) -> Lengths:
-    """Return the lengths of prompt and response, observed or as limited."""
+    """Return the lengths of prompt and response, observed or at their limits."""
     longest = float(sum(map(reader.whole, limits)))
     seen = reader.request.observed
     prompts, responses = seen.get("prompt_length_mean"), seen.get("response_length_mean")
@@ -79,7 +79,7 @@ def lengths(reader: Reader, *limits: str) -> Lengths:
     if seen.get("total_num_tokens"):
         mean = seen["total_num_tokens"] / step_sequences(reader, "data.train_batch_size", f"{ROLLOUT}.n")
     if prompts is not None and responses is not None:
-        # Where the two disagree, the counts belong to another number of sequences than the settings say.
+        # If the two disagree, the total belongs to a different number of sequences than in the settings.
         mean = prompts + responses
     if not mean or not math.isfinite(mean) or mean <= 0:
         return Lengths(longest, longest, longest, known=False)
@@ -94,7 +94,7 @@ def micro_batch(reader: Reader, prefix: str, name: str, ranks: int, dynamic: boo
     if own is None and total is not None:
         own = total // ranks
         if not own:
-            message = f"{total} sequences of all ranks leave none for each of {ranks}"
+            message = f"{total} sequences over all ranks are fewer than one for each of {ranks}"
             hint = f"set {prefix}.{name}_per_gpu"
             reader.error(f"{prefix}.{name}", message, hint)
             own = 1
@@ -102,7 +102,7 @@ def micro_batch(reader: Reader, prefix: str, name: str, ranks: int, dynamic: boo
 
 
 def update_micro_batch(reader: Reader, of: Sections, ranks: int) -> MicroBatch:
-    """Read how an update is cut. Since v0.8.0 the sizes of the critic have no effect, only a budget has."""
+    """Read the micro-batches of an update. Since v0.8.0 the critic ignores sizes and uses only a budget."""
     role, name = of.role, "ppo_micro_batch_size"
     budget_key = f"{role}.ppo_max_token_len_per_gpu"
     if of is not OF_CRITIC:
@@ -119,7 +119,7 @@ def update_micro_batch(reader: Reader, of: Sections, ranks: int) -> MicroBatch:
 
 
 def log_prob_micro_batch(reader: Reader, prefix: str, ranks: int, otherwise: MicroBatch) -> MicroBatch:
-    """Read how a log-prob pass is cut; unset keys follow the actor."""
+    """Read the micro-batches of a log-prob pass; unset keys follow the actor."""
     if not reader.cuts_log_probs:
         return otherwise
     key = f"{prefix}.log_prob_use_dynamic_bsz"
@@ -136,19 +136,19 @@ def log_prob_micro_batch(reader: Reader, prefix: str, ranks: int, otherwise: Mic
 def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, padded: bool) -> float:
     """Return the tokens on one GPU in the fullest micro-batch.
 
-    A fixed size counts sequences. Their lengths vary, and vary more between small micro-batches: the fullest
-    holds 1 + variation ÷ √sequences times the mean. A dynamic size is a budget of tokens: verl makes as few
-    micro-batches as it allows and fills them evenly. Where the sequences of a mini-batch vary around a
-    multiple of the budget, some micro-batch is full. Each holds at least one sequence.
+    A fixed size counts sequences. Small micro-batches vary more in length: the fullest has
+    1 + variation ÷ √sequences times the mean. A dynamic size is a token budget: verl makes as few
+    micro-batches as the budget allows and fills them evenly. If the mini-batches vary around a multiple of
+    the budget, some micro-batch is full. Each has at least one sequence.
 
     Source: ``rearrange_micro_batches`` in verl/utils/seqlen_balancing.py:308 at 1dda039b9.
 
     Args:
-        lengths: of the sequences.
-        micro: how the pass is cut.
-        most: sequences that a rank has in one mini-batch or step.
-        divide: GPUs that a sequence is divided among.
-        padded: every sequence takes its configured limit.
+        lengths: the lengths of the sequences.
+        micro: the micro-batches of the pass.
+        most: the sequences of a rank in one mini-batch or step.
+        divide: the number of GPUs that share a sequence.
+        padded: whether every sequence is padded to its configured limit.
 
     >>> from sphinx_verl_resources.estimator.tokens import Lengths, MicroBatch
     >>> tokens_of(Lengths(512, 512, 512, False), MicroBatch(8, False, 0), 64, 2, padded=False)
@@ -169,7 +169,7 @@ def tokens_of(lengths: Lengths, micro: MicroBatch, most: int, divide: int, *, pa
 
 
 def padded_up(tokens: float, divide: int, bucket: int) -> float:
-    """Return the tokens on one GPU where those of the whole sequence are padded up to a multiple.
+    """Return the tokens on one GPU after padding the whole sequence up to a multiple of ``bucket``.
 
     Source: ``_get_packed_pad_size`` in verl/workers/engine/fsdp/transformer_impl.py:647 and
     ``preprocess_thd_engine`` in verl/models/mcore/util.py:403 at 1dda039b9.
@@ -181,7 +181,7 @@ def padded_up(tokens: float, divide: int, bucket: int) -> float:
 
 
 def fullest(lengths: Lengths, sequences: int, *, padded: bool) -> float:
-    """Return the tokens of so many sequences in the fullest micro-batch.
+    """Return the tokens of the fullest micro-batch with ``sequences`` sequences.
 
     >>> from sphinx_verl_resources.estimator.tokens import Lengths
     >>> fullest(Lengths(100, 1000, 1000, True), 4, padded=False)

@@ -33,17 +33,17 @@ _LOSSES = {"fused": LOGITS_FUSED_LOSS, "chunked": LOGITS_CHUNKED_LOSS}
 
 @dataclass(frozen=True)
 class Training:
-    """Settings of a fine-tuning run, as the case files have them.
+    """The settings of a fine-tuning run, as in case files.
 
     Attributes:
-        model: Hugging Face name of the checkpoint.
-        lora_rank: 0 for full fine-tuning.
-        parameter_bytes: per stored parameter of the model.
-        autocast: compute runs under bf16 autocast; adapters are then kept in fp32.
-        optimizer: ``adamw-foreach``, ``adamw-fused``, ``adamw-8bit``.
-        shard: GPUs that one copy of the states is divided among.
-        tokens: of one micro-batch on one GPU.
-        recompute: every layer is recomputed in the backward pass.
+        model: the Hugging Face name of the checkpoint.
+        lora_rank: the rank of the adapters; 0 for full fine-tuning.
+        parameter_bytes: bytes per stored parameter of the model.
+        autocast: whether it computes under bf16 autocast, which keeps adapters in fp32.
+        optimizer: ``adamw-foreach``, ``adamw-fused`` or ``adamw-8bit``.
+        shard: the number of GPUs that share one copy of the states.
+        tokens: the tokens of one micro-batch on one GPU.
+        recompute: whether every layer is recomputed in the backward pass.
         loss: ``torch``, ``fused`` or ``liger``.
         kernels: fused kernels and compilation, in words.
     """
@@ -68,7 +68,7 @@ def estimate_training(training: Training, registries: Registries) -> FixedEstima
     """Estimate the memory of a fine-tuning run.
 
     Raises:
-        NoAnswerError: the model is not known.
+        NoAnswerError: the model is unknown.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> run = Training("mistralai/Mistral-7B-v0.1", 0, (), 2, False, "adamw-foreach", 1, 16384, True, "liger")
@@ -105,11 +105,11 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
         root = _in_16_bits(Kind.GATHERED_ROOT, "parameters outside layers", shape.counts.root)
         layer = _in_16_bits(Kind.GATHERED_LAYER, "parameters of a layer", shape.counts.largest_layer)
     saved, remaining, working = _activations(shape, training)
-    # Saved activations go while the gradients come.
+    # Saved activations are freed while gradients appear.
     halfway = max(remaining, gradients, key=size_of)
     of_layers = root + layer + head + halfway + working
     at_the_end: Allocations = gradients
-    if root and head:  # the root's gradient is the last to be divided, see ``fsdp``
+    if root and head:  # the root's gradient is sharded last, see ``sharding``
         each = 6 if size == 4 else 6 + 4 / shard
         of_root = {"parameters outside layers": shape.counts.root}
         at_the_end += (allocate(Kind.ROOT_GRADIENT, "exact", of_root, each),)
@@ -125,12 +125,12 @@ def training_phases(shape: Shape, training: Training) -> tuple[Phase, ...]:
 
 
 def _in_16_bits(kind: Kind, symbol: str, count: float) -> Allocations:
-    """Return undivided parameters or gradients."""
+    """Return unsharded parameters or gradients in 16 bits."""
     return (allocate(kind, "measured", {symbol: count}, 2),)
 
 
 def _activations(shape: Shape, training: Training) -> tuple[Allocations, Allocations, Allocations]:
-    """Return saved activations, those that remain while the last layer is at work, and that layer's."""
+    """Return saved activations, those left during the last layer's backward pass, and that layer's own."""
     tokens, adapters = {"tokens": training.tokens}, bool(training.lora_rank)
     fused = any(word in training.kernels for word in ("liger", "foak", "fast"))
     working, saved = shape.backward(training.targets if adapters and not fused else None)
@@ -155,7 +155,7 @@ def _activations(shape: Shape, training: Training) -> tuple[Allocations, Allocat
 
 
 def _loss(shape: Shape, training: Training) -> Allocations:
-    """Return logits and copies of the loss; a fused linear cross-entropy never stores them."""
+    """Return logits and their copies at the loss; a fused linear cross-entropy never stores them."""
     if training.loss == "liger":
         return ()
     tokens, logits = {"tokens": training.tokens}, _LOSSES.get(training.loss, LOGITS_TORCH_LOSS)

@@ -16,34 +16,34 @@ Version = tuple[int, int, int]
 #: The first day of each release; older days count as the first release.
 RELEASES: tuple[tuple[str, Version], ...] = (
     ("2025-04-01", (0, 3, 0)),
-    ("2025-06-01", (0, 4, 0)),  # v0.4.0 came on 2025-06-06; its page rows ran on a commit a few days older
+    ("2025-06-01", (0, 4, 0)),  # v0.4.0 was released on 2025-06-06; its rows ran on a slightly older commit
     ("2025-07-23", (0, 5, 0)),
     ("2025-10-15", (0, 6, 0)),
     ("2026-01-05", (0, 7, 0)),
     ("2026-03-16", (0, 7, 1)),
     ("2026-06-01", (0, 8, 0)),
     ("2026-08-14", (0, 9, 0)),
-    ("2026-08-28", (0, 10, 0)),  # not released: the main branch since commit a0feb78f, which leads to v0.10.0
+    ("2026-08-28", (0, 10, 0)),  # not released: the main branch since commit a0feb78f, the future v0.10.0
 )
-#: The newest version that is known.
+#: The newest supported version, which may be unreleased.
 LAST: Version = RELEASES[-1][1]
-#: The newest release that is known.
+#: The newest supported release.
 CURRENT: Version = (0, 9, 0)
-#: Assumed for observations without a version: with one exception, all public ones are from 2025.
+#: The version assumed for observations without one: all public ones but one are from 2025.
 OBSERVED: Version = (0, 4, 0)
 
-#: Assumed for undated reports in verl's documents of August 2026: the release that was in use.
+#: The version assumed for undated reports in verl's documents of August 2026: the release of that time.
 DOCUMENTED: Version = (0, 8, 0)
 
 
 _DAY = r"\b20\d\d-\d\d(?:-\d\d)?\b"
-#: Lies before every release.
+#: A version before every release.
 _FIRST: Version = (0, 0, 0)
 _BUCKET = 2048 * 2**20
 
 
 def _by_version(*changes: tuple[Version, Any]) -> Any:
-    """Declare a trait: the versions since which it has a value, in ascending order, with that value."""
+    """Declare a trait by its changes: pairs of version and value since then, in ascending order."""
     return field(metadata={"changes": changes})
 
 
@@ -60,36 +60,35 @@ class Behaviour:
     """Traits of a version of verl.
 
     Attributes:
-        entropy_always: the update computes the entropy of the logits whether or not it is used.
-        cache_awake_in_sync: the KV cache is there while weights are synchronised.
+        entropy_always: the update computes the entropy of the logits even if it is not used.
+        cache_awake_in_sync: the KV cache is awake during weight sync.
         engine_in_process: vLLM runs in the training process, whose counters then include its pool.
-        engine_takes_free_memory: vLLM's share is one of the memory that is free when it starts.
-        gathers_before_sync: FSDP's copy of the weights is complete before the rollout engine wakes up.
+        engine_takes_free_memory: vLLM takes a share of the memory that is free at its start.
+        gathers_before_sync: FSDP completes its copy of the weights before the rollout engine wakes up.
         graphs_in_budget: vLLM counts its CUDA graphs in its budget.
         reference_resident: the reference policy stays on the GPU.
-        keeps_embeddings: with LoRA the embedding of each micro-batch and its gradient stay until the last.
+        keeps_embeddings: with LoRA, each micro-batch's embedding and its gradient stay until the last one.
         leaves_root: FSDP leaves the root gathered after a pass without gradients.
-        wraps_head: FSDP2 gathers an untied head on its own.
+        wraps_head: FSDP2 gathers an untied head separately.
         second_logits_copy: logits are divided by the temperature out of place.
-        unsharded_gradients: with several micro-batches, whole gradients stay on every GPU until the last,
-            unless a switch says otherwise.
-        fsdp2_streams: FSDP2 hands weights over tensor by tensor.
-        sglang_stages: SGLang returns weights and KV cache one after the other without being asked to.
+        unsharded_gradients: by default, unsharded gradients stay on every GPU until the last micro-batch.
+        fsdp2_streams: FSDP2 sends weights tensor by tensor.
+        sglang_stages: by default, SGLang wakes up weights before the KV cache.
         parameter_remainders: Megatron's precision-aware optimizer keeps half of each main parameter
             (Megatron-Core 0.13).
-        sleep_keeps_weights: the sleeping engine keeps its weights in host memory.
-        fp8_copies_stay: Megatron's copies of weights in FP8 stay on the GPU where weights are offloaded.
-        layers_keep_weights: so does an engine that takes its weights layer by layer.
-        adapters_keep_weights: so does an engine with adapters.
-        npu_keeps_weights: so does every engine on an NPU.
-        speculation_keeps_weights: so does an engine that predicts several tokens at once.
-        sglang_backup: SGLang copies weights that it releases to the host.
-        sglang_backup_of_merged: it does so where adapters are merged.
-        critic_reads_own_keys: micro-batch sizes and the older Ulysses key of the critic have an effect.
-        one_critic_budget: the critic's passes with and without gradients have one token budget.
-        reference_bytes: per parameter of the reference policy on the host.
-        vllm_bucket: bytes of the bucket that weights travel through to vLLM.
-        sglang_bucket: bytes of the bucket that weights travel through to SGLang.
+        sleep_keeps_weights: every sleeping vLLM engine keeps its weights in host memory.
+        fp8_copies_stay: Megatron's copies of weights in FP8 stay on the GPU if weights are offloaded.
+        layers_keep_weights: a sleeping engine that gets its weights layer by layer keeps them on the host.
+        adapters_keep_weights: a sleeping engine with adapters keeps its weights on the host.
+        npu_keeps_weights: a sleeping engine on an NPU keeps its weights on the host.
+        speculation_keeps_weights: a sleeping engine that predicts several tokens at once does so too.
+        sglang_backup: SGLang copies weights to the host when it releases them.
+        sglang_backup_of_merged: SGLang does so if adapters are merged.
+        critic_reads_own_keys: the critic's micro-batch sizes and its older Ulysses key have an effect.
+        one_critic_budget: the critic's passes with and without gradients share one token budget.
+        reference_bytes: bytes per parameter of the reference policy on the host.
+        vllm_bucket: bytes of the weight transfer bucket to vLLM.
+        sglang_bucket: bytes of the weight transfer bucket to SGLang.
     """
 
     entropy_always: bool = _until((0, 4, 0))
@@ -136,10 +135,10 @@ def behaviour(version: Version) -> Behaviour:
 
 
 def version_of(text: str | None) -> Version | None:
-    """Return the release that a text names by number or date; None if it names neither.
+    """Return the release for a number or a date in a text; None if it has neither.
 
     A number counts only at the beginning or after the word verl, because other packages have versions too.
-    A day of the main branch counts more than a number, which is that of the last release before it.
+    A date on the main branch overrides the number, which is that of the last release before it.
 
     >>> version_of("v0.7.1"), version_of("commit 9f4161e (2025-08-12)"), version_of("vllm 0.8.3")
     ((0, 7, 1), (0, 5, 0), None)
@@ -160,7 +159,7 @@ def version_of(text: str | None) -> Version | None:
 
 
 def version_on(day: str) -> Version:
-    """Return the newest release on a day, written as 2025-06-12.
+    """Return the newest release on a date such as 2025-06-12.
 
     >>> version_on("2025-06-12")
     (0, 4, 0)

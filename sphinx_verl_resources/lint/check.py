@@ -1,4 +1,4 @@
-"""Check data: report what a build reports and what the rules find, less what ``exceptions.yaml`` names."""
+"""Check data: problems from loading and from the rules, without those excused in ``exceptions.yaml``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STALE = Rule(Code.stale_exception, "data", Severity.ERROR)
 SUPPRESSED_ERROR = Rule(Code.excused_error, "data", Severity.ERROR)
-#: All rules, in the order in which the documentation lists them.
+#: All rules, in the order of the documentation.
 RULES: tuple[Rule, ...] = (
     *(
         rule
@@ -34,14 +34,14 @@ RULES: tuple[Rule, ...] = (
     STALE,
     SUPPRESSED_ERROR,
 )
-#: Codes of what runs lack that were published before anybody asked for it.
+#: Codes of facts that were not yet required when older runs were published.
 _GAPS = frozenset({Code.no_evidence, Code.no_version})
-#: Codes that no exception can suppress.
+#: Codes that exceptions cannot excuse.
 _ERRORS = frozenset(rule.code for rule in RULES if rule.severity is Severity.ERROR)
 
 
 class Suppressed(NamedTuple):
-    """A warning, and the recorded reason why the data are right."""
+    """An excused warning, and the recorded reason."""
 
     problem: Diagnostic
     reason: str
@@ -49,12 +49,13 @@ class Suppressed(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The problems that are left and those that are not reported, each in the order of files and lines.
+    """The reported problems and the excused ones, both ordered by file and line.
 
     Attributes:
-        suppressed: those that ``exceptions.yaml`` names.
-        gaps: what runs lack that were published before a day.
-        published_before: the day.
+        problems: the problems to report.
+        suppressed: the warnings excused in ``exceptions.yaml``.
+        gaps: the facts that runs published before ``published_before`` lack.
+        published_before: the date.
     """
 
     problems: tuple[Diagnostic, ...]
@@ -64,9 +65,9 @@ class CheckResult:
 
 
 def check_data(context: CheckContext) -> CheckResult:
-    """Return everything that is wrong with the data; suppressed warnings and gaps of old runs apart.
+    """Return all problems of the data, with excused warnings and gaps of old runs listed separately.
 
-    What is wrong with the exceptions themselves is among the problems.
+    The problems include those of the exceptions themselves.
     """
     problems = [*context.problems, *(problem for rule in RULES for problem in rule.problems(context))]
     by_path: dict[str, list[Diagnostic]] = {}
@@ -97,7 +98,7 @@ def check_data(context: CheckContext) -> CheckResult:
 
 
 def _published_before(context: CheckContext) -> date | None:
-    """Return the day that the last of the data directories names, else the one of the package."""
+    """Return ``published_before`` of the last data directory that sets it, or of the package."""
     files, _ = exceptions_in((context.bundled, *context.directories))
     records = (load(file, ExceptionsFile)[0] for _, file in files)
     days = [record.published_before for record in records if record and record.published_before]
@@ -105,16 +106,16 @@ def _published_before(context: CheckContext) -> date | None:
 
 
 def _gaps(problems: Iterable[Diagnostic], context: CheckContext, day: date) -> frozenset[Diagnostic]:
-    """Return the problems that are facts which runs added before a day lack."""
+    """Return the problems about facts that runs added before ``day`` may lack."""
     old = {entry.source.shown for entry in context.runs if entry.run.added and entry.run.added < day}
     return frozenset(item for item in problems if item.code in _GAPS and item.place.path in old)
 
 
 class _Suppression:
-    """An entry of a file of exceptions, and what it is about.
+    """An entry of a file of exceptions, with the warnings that it matches.
 
     Attributes:
-        suppressed: the warnings that it suppresses; empty if its code is an error.
+        suppressed: the warnings that it excuses; empty if its code is an error.
     """
 
     def __init__(
@@ -141,32 +142,32 @@ class _Suppression:
         }
 
     def problems(self, silent: Collection[Code]) -> Iterator[Diagnostic]:
-        """Yield what is wrong with the entry: it is about an error, or no warning needs it any more.
+        """Yield the problems of the entry: it is for an error, or a part of it matches no warning.
 
         Args:
-            silent: codes of rules that did not run.
+            silent: the codes of rules that did not run.
         """
         item = self._item
         if self._is_of_error:
-            message = f"{item.code} is an error, and only warnings can be excused"
+            message = f"{item.code} is an error, but only warnings can be excused"
             yield SUPPRESSED_ERROR.broken_at(
-                self._place("code"), message, "mend the error, and remove the exception"
+                self._place("code"), message, "fix the error, and remove the exception"
             )
             return
         remedy = "remove it from the exception"
         for index, (name, found) in enumerate(zip(item.files, self._in_files, strict=True)):
-            # Rules do not look at a file with errors, so that its exceptions may still be needed.
+            # Rules skip files with errors, so their exceptions may still be needed.
             is_judged = Code[item.code] not in silent and not any(problem.is_error for problem in found)
             if is_judged and not any(problem in self.suppressed for problem in found):
-                those = "of these names" if item.names else "any more"
-                message = f"{name!r} has no warning {item.code} {those}"
+                those = " for these names" if item.names else ""
+                message = f"{name!r} has no warning {item.code}{those}"
                 yield STALE.broken_at(self._place("files", index), message, remedy)
         keys = {problem.place.key for problem in self._alike}
         for index, name in enumerate(item.names or ()):
             if keys and name not in keys:
-                message = f"no warning {item.code} is about {name!r} any more"
+                message = f"no warning {item.code} is about {name!r}"
                 yield STALE.broken_at(self._place("names", index), message, remedy)
 
     def _place(self, *loc: str | int) -> Location:
-        """Return the place of one of its values."""
+        """Return the place of a value of the entry."""
         return self._document.place(("exceptions", self._index, *loc))

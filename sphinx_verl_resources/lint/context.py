@@ -1,4 +1,4 @@
-"""The data that rules look at, read and validated as a build does it."""
+"""The data for the rules, read and validated as in a build."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that could be read.
+    """A readable file.
 
     Attributes:
         file: the file.
         kind: the name of its schema: ``run``, ``cases``, ``gpus`` and so on.
-        document: its YAML, for looking up places.
+        document: its YAML, to look up places.
     """
 
     file: DataFile
@@ -47,21 +47,23 @@ class SourceFile:
         return self.file.shown
 
     def value_place(self, *loc: str | int, key: str = "") -> Location:
-        """Return the place of a value, or of what is around it; ``key`` names the entry that it is about."""
+        """Return the place of a value or of its nearest parent, with the name of the entry as ``key``."""
         return replace(self.document.place(loc), key=key)
 
     def key_place(self, *loc: str | int) -> Location:
-        """Return the place of the key that ``loc`` ends in."""
+        """Return the place of the key at the end of ``loc``."""
         return self.document.key_place(loc)
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run without errors, its file, and the estimate of its settings.
+    """A valid run, its file and its estimate.
 
     Attributes:
-        estimate: None where its settings allow none.
-        diagnostics: what the estimator reports about the settings.
+        run: the run.
+        source: its file.
+        estimate: its estimate; None if the settings do not allow one.
+        diagnostics: the estimator's problems with the settings.
     """
 
     run: Run
@@ -71,15 +73,15 @@ class RunEntry:
 
 
 class CheckContext(EstimatorContext):
-    """The data directories that are checked, with everything that they build on.
+    """The data directories to check, with the data that they build on.
 
     Attributes:
-        directories: those whose files the rules look at.
-        is_own: whether they are the user's, and not the dataset of the package.
-        bundled: the dataset that they build on.
+        directories: the directories to check.
+        is_own: whether they are the user's directories, not the package's.
+        bundled: the data directory that they build on.
         exceptions: the files of exceptions, each with its directory.
-        today: the day after which nothing can have happened yet.
-        repository: a checkout of verl, None where none is given.
+        today: the latest date that is not in the future.
+        repository: a checkout of verl, or None.
     """
 
     def __init__(
@@ -94,18 +96,18 @@ class CheckContext(EstimatorContext):
         """Read the files of data directories.
 
         Args:
-            configured: the directories to check; none for the dataset of the package.
-            bundled: the dataset that they build on; default: the one of the package.
-            today: the day after which nothing can have happened yet; default: the newest date on Earth.
+            configured: the directories to check; empty for the package's.
+            bundled: the data directory that they build on; default: the package's.
+            today: the latest date that is not in the future; default: the latest current date worldwide.
             repository: a checkout of verl.
-            progress: shows how far slow steps are.
+            progress: reports progress of slow steps.
         """
         self.bundled = bundled or bundled_directory()
         snapshot = take_snapshot(self.bundled, configured, Location(""))
         super().__init__(snapshot, progress)
         self.directories = tuple(configured) or (self.bundled,)
         self.is_own = bool(configured)
-        # East of Greenwich the day begins up to 14 hours earlier.
+        # The earliest time zone is 14 hours ahead of UTC.
         self.today = today or (datetime.now(timezone.utc) + timedelta(hours=14)).date()
         self.repository = repository
         self.exceptions, self._unreadable = exceptions_in(self.directories)
@@ -116,13 +118,13 @@ class CheckContext(EstimatorContext):
 
     @cached_property
     def problems(self) -> tuple[Diagnostic, ...]:
-        """Everything that a build would report, and files of exceptions that cannot be read."""
+        """The problems that a build would report, and unreadable files of exceptions."""
         found = (problem for part in get_args(DataPart) for problem in problems_of(self, part))
         return (*found, *self._unreadable)
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:
-        """The files of the directories that hold readable YAML, exceptions included."""
+        """The files of the directories with readable YAML, including exceptions."""
         return tuple(self._files())
 
     def _files(self) -> Iterator[SourceFile]:
@@ -137,7 +139,7 @@ class CheckContext(EstimatorContext):
 
     @cached_property
     def runs(self) -> tuple[RunEntry, ...]:
-        """The runs of the directories that have no error."""
+        """The valid runs of the directories."""
         broken = {run.shown for run in self.catalog.broken}
         sources = [source for source in self.of_kind("run") if source.shown not in broken]
         by_id = [(self.catalog.runs[source.file.path.stem], source) for source in sources]
@@ -152,18 +154,18 @@ class CheckContext(EstimatorContext):
         return RunEntry(run, source, result, result.warnings)
 
     def is_checked(self, file: DataFile) -> bool:
-        """Return whether a file is in one of the directories, and not only what they build on."""
+        """Return whether a file is in one of the directories to check."""
         return any(file.path.is_relative_to(directory.path) for directory in self.directories)
 
     def of_kind(self, kind: str) -> list[SourceFile]:
-        """Return the files of one kind."""
+        """Return the files of a kind."""
         return [source for source in self.files if source.kind == kind]
 
 
 def exceptions_in(
     directories: Iterable[Directory],
 ) -> tuple[list[tuple[Directory, DataFile]], list[Diagnostic]]:
-    """Return the files of exceptions in data directories, and those that cannot be read."""
+    """Return the files of exceptions in data directories, and the problems of unreadable ones."""
     files: list[tuple[Directory, DataFile]] = []
     unreadable: list[Diagnostic] = []
     for directory in directories:

@@ -1,4 +1,4 @@
-"""Rules about registries, and rules that compare runs with each other and with their estimates."""
+"""Rules for registries, and rules that compare runs with each other and with their estimates."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 Record = TypeVar("Record", bound=NamedRecord)
-#: An entry of a registry, and what returns its place, or that of one of its fields.
+#: An entry of a registry, and a function that returns the place of the entry or of a field.
 _Entry: TypeAlias = "tuple[Record, Callable[..., Location]]"
 
-#: The memory that drivers report, relative to the figure in the product's name: an 80 GB GPU may have
-#: 80 × 2^30 bytes, and less where it reserves some for error correction.
+#: Limits of the driver's memory figure relative to the nominal one: an 80 GB GPU can have 80 × 2^30 bytes,
+#: or less if it reserves some for error correction.
 _LEAST, _MOST = 0.92, 1.08
 
 
@@ -44,7 +44,7 @@ def _models(context: CheckContext) -> Iterator[_Entry[Architecture]]:
 
 
 def _entries(context: CheckContext, kind: str, model: type[Record]) -> Iterator[_Entry[Record]]:
-    """Yield the entries of a registry that have no errors."""
+    """Yield the valid entries of a registry."""
     for source in context.of_kind(kind):
         for index, record in enumerate(valid_entries(source.document.data, kind, model)):
             if record is not None:
@@ -53,7 +53,7 @@ def _entries(context: CheckContext, kind: str, model: type[Record]) -> Iterator[
 
 @Rule(Code.unused_entry, "registry")
 def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
-    """Require a run or a case that uses the entry, unless the data hold neither runs nor cases."""
+    """Require a run or case that uses each entry, unless the data have neither runs nor cases."""
     if not context.of_kind("run") and not context.of_kind("cases"):
         return
     users: list[Run | Case] = [*context.catalog.runs.values()]
@@ -63,7 +63,7 @@ def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
     gpus, architectures = context.catalog.gpus, context.catalog.architectures
     used_gpus = {id(gpus.get(user.gpus.type)) for user in users if user.gpus.type}
     used_models = {id(architectures.get(name)) for name in models}
-    remedy = "remove it, or say in exceptions.yaml what it is there for"
+    remedy = "remove it, or give the reason for it in exceptions.yaml"
     for gpu, place_of in _gpus(context):
         if id(gpus.get(gpu.name)) not in used_gpus:
             yield unused_entry.broken_at(place_of(), "no run and no case uses this GPU", remedy)
@@ -74,26 +74,26 @@ def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
 
 @Rule(Code.gpu_memory, "registry")
 def gpu_memory(context: CheckContext) -> Iterator[Diagnostic]:
-    """Require figures of a GPU's memory that can belong to the same GPU."""
+    """Require consistent memory figures of each GPU."""
     for gpu, place_of in _gpus(context):
         reported = gpu.memory_mib * MIB
         if not _LEAST <= reported / (gpu.memory_gb * GB) <= _MOST:
-            message = f"memory_mib is {gb(reported)}, and the GPU is sold with {gpu.memory_gb} GB"
+            message = f"memory_mib is {gb(reported)}, but memory_gb is {gpu.memory_gb} GB"
             remedy = "memory_mib counts 2^20 bytes, as nvidia-smi prints them"
             yield gpu_memory.broken_at(place_of("memory_mib"), message, remedy)
         if gpu.cuda_total_gib and gpu.cuda_total_gib * GIB > reported:
-            most = f"more than the {reported / GIB:.2f} GiB of the driver"
+            most = f"more than the driver's {reported / GIB:.2f} GiB"
             message = f"CUDA offers {gpu.cuda_total_gib:g} GiB, {most}"
             yield gpu_memory.broken_at(place_of("cuda_total_gib"), message, "correct one of the two")
 
 
 @Rule(Code.incomplete_entry, "registry")
 def incomplete_entry(context: CheckContext) -> Iterator[Diagnostic]:
-    """Require the sources of an entry's figures."""
+    """Require sources for the figures of each entry."""
     for gpu, place_of in _gpus(context):
         if gpu.kind != "reading" and not gpu.note:
-            message = f"memory_mib is {gpu.kind}, and no note says from what"
-            remedy = "add note: which GPU or which document it is taken from"
+            message = f"memory_mib is {gpu.kind}, but its source is missing"
+            remedy = "add a 'note' with the GPU or the document that it comes from"
             yield incomplete_entry.broken_at(place_of("kind"), message, remedy)
     for model, place_of in _models(context):
         if not model.config_source:
@@ -101,14 +101,14 @@ def incomplete_entry(context: CheckContext) -> Iterator[Diagnostic]:
             remedy = "add config_source: [{repo: …, path: config.json}]"
             yield incomplete_entry.broken_at(place_of(), message, remedy)
         if model.verified and not model.published:
-            message = "it counts as verified, and no published count is given"
-            remedy = "add published, or verified: false"
+            message = "the model is verified, but has no published count"
+            remedy = "add 'published', or write verified: false"
             yield incomplete_entry.broken_at(place_of("verified"), message, remedy)
 
 
 @Rule(Code.parameter_count, "registry")
 def parameter_count(context: CheckContext) -> Iterator[Diagnostic]:
-    """Require the parameter count that follows from the recorded shape."""
+    """Require parameter counts that match the recorded shape."""
     for model, place_of in _models(context):
         counts = count_parameters(model)
         for field, stated, counted in (
@@ -116,14 +116,14 @@ def parameter_count(context: CheckContext) -> Iterator[Diagnostic]:
             ("parameters_active", model.parameters_active, counts.active),
         ):
             if stated is not None and stated != counted:
-                message = f"{field} is {stated:,}, and the shape gives {counted:,}"
+                message = f"{field} is {stated:,}, but the shape gives {counted:,}"
                 remedy = "compare the shape with config.json"
                 yield parameter_count.broken_at(place_of(field), message, remedy)
 
 
 #: A note with one of these words explains the figure.
 _ABOUT_MEMORY = re.compile(r"memory|measured|computed|estimate|peak|\bgib\b|\bgb\b", re.IGNORECASE)
-#: Stands for any value of a trait; no trait is empty.
+#: A wildcard for any value of a trait; real traits are not empty.
 _ANY = ""
 
 
@@ -138,7 +138,7 @@ def duplicate_run(context: CheckContext) -> Iterator[Diagnostic]:
         gpus = run.gpus.count, gpu.name if gpu else None, run.gpus.nodes, run.gpus.memory_gb
         alike = run.model, gpus, run.task, run.train, run.infer, settings
         traits = _traits(run)
-        # Runs differ where both name a trait, and different ones: one without it is like all others.
+        # Runs differ only if both record a trait with different values; an unset trait matches any value.
         wanted = product(*((trait, None) if trait else (_ANY,) for trait in traits))
         earlier = min((first[alike, found] for found in wanted if (alike, found) in first), default=None)
         for found in product(*((trait, _ANY) for trait in traits)):
@@ -146,12 +146,12 @@ def duplicate_run(context: CheckContext) -> Iterator[Diagnostic]:
         if earlier:
             same = "model, GPUs, task, backend, engine and settings"
             message = f"the run is the same as {earlier[1]!r}: {same}"
-            remedy = "keep one of the two, or record what tells them apart"
+            remedy = "keep one of the two, or record the difference"
             yield duplicate_run.broken_at(entry.source.value_place("id"), message, remedy)
 
 
 def _traits(run: Run) -> tuple[str | None, ...]:
-    """Return what tells runs with the same settings apart; scripts may hold other settings."""
+    """Return the facts that distinguish runs with the same settings; scripts may set more."""
     versions = (run.versions.verl, run.versions.torch) if run.versions else (None, None)
     return tuple(trait or None for trait in (run.script and run.script.path, *versions))
 
@@ -172,15 +172,15 @@ def recommended_below_min(context: CheckContext) -> Iterator[Diagnostic]:
         others = every if _memory(run, context) is None else known
         if all(_takes_less(run, other, context) for other in others):
             first = least[key][0]
-            message = f"{run.gpus} is RECOMMENDED, less than {first.gpus}, the MIN run {first.id!r}"
+            message = f"RECOMMENDED {run.gpus} is less than {first.gpus} of the MIN run {first.id!r}"
             remedy = "correct the tag of one of the two"
             yield recommended_below_min.broken_at(entry.source.value_place("tag"), message, remedy)
 
 
 def _smallest(runs: Iterable[Run], context: CheckContext) -> tuple[list[Run], list[Run]]:
-    """Return runs to compare with: a run with less hardware than these has less than all.
+    """Return the smallest runs; a run with less hardware than these has less than all.
 
-    The first list is for a run whose memory is known, the second for one whose memory is not.
+    The first list is for runs whose memory is known, the second for runs whose memory is unknown.
     """
     by_gpu: dict[Any, list[Run]] = {}
     for run in runs:
@@ -193,7 +193,7 @@ def _smallest(runs: Iterable[Run], context: CheckContext) -> tuple[list[Run], li
 
 
 def _takes_less(one: Run, other: Run, context: CheckContext) -> bool:
-    """Return whether all GPUs together have less memory, or, where it is not known, are fewer of the same."""
+    """Return whether a run's GPUs have less memory in total or, if that is unknown, are fewer of the same."""
     memory, other_memory = _memory(one, context), _memory(other, context)
     if memory is not None and other_memory is not None:
         return memory < other_memory
@@ -202,7 +202,7 @@ def _takes_less(one: Run, other: Run, context: CheckContext) -> bool:
 
 
 def _memory(run: Run, context: CheckContext) -> float | None:
-    """Return the memory of all GPUs in GB as sold: the figures of drivers differ between GPUs of 80 GB."""
+    """Return the nominal memory of all GPUs in GB; drivers report different figures for GPUs of 80 GB."""
     gpu = context.catalog.gpu_of(run)
     each = gpu.memory_gb if gpu else run.gpus.memory_gb
     return run.gpus.count * each if each else None
@@ -210,7 +210,7 @@ def _memory(run: Run, context: CheckContext) -> float | None:
 
 @Rule(Code.far_from_computed, "data")
 def far_from_computed(context: CheckContext) -> Iterator[Diagnostic]:
-    """Require a measured peak inside the range of the estimate, or a note that explains it."""
+    """Require a measured peak inside the estimate's range, or a note that explains it."""
     for entry in context.runs:
         run, estimate = entry.run, entry.estimate
         if run.measured is None or run.measured.gib is None or estimate is None or not estimate.is_complete:
@@ -221,13 +221,13 @@ def far_from_computed(context: CheckContext) -> Iterator[Diagnostic]:
         ):
             continue
         span = f"{gib_number(low)} to {gib_number(high)} GiB"
-        message = f"{run.measured.gib:g} GiB were measured, and {span} are computed from the settings"
-        remedy = "correct the figure, its counter or the settings, or say in a note why it is so"
+        message = f"the measured peak is {run.measured.gib:g} GiB, but the estimate's range is {span}"
+        remedy = "correct the figure, its counter or the settings, or explain it in a note"
         yield far_from_computed.broken_at(entry.source.value_place("measured", "gib"), message, remedy)
 
 
 def _range(estimate: Estimate, counter: str) -> tuple[float, float]:
-    """Return both ends of what a counter may show; the widest range for a counter that is not named."""
+    """Return the range of a counter's figure; the widest range for an unknown counter."""
     in_torch = estimate.torch_peak_range
     if counter == "torch-max-allocated":
         return in_torch

@@ -1,4 +1,4 @@
-"""Rules about the text of single files."""
+"""Rules for the text of single files."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
     from .context import SourceFile
 
-#: Kinds whose files are in a folder of their own, a level below the schemas.
+#: Kinds of files in a subfolder of the data directory.
 _BELOW = frozenset({"run", "cases"})
 
 
 def schema_target(kind: str) -> str:
-    """Return the path of the schema of a kind of file, relative to such a file."""
+    """Return the path of the schema for a kind of file, relative to such a file."""
     return f"{'../' if kind in _BELOW else ''}schema/{kind}.json"
 
 
 def has_schema(file: SourceFile) -> bool:
-    """Return whether the data directory of a file holds its schema."""
+    """Return whether the data directory of a file has its schema."""
     return (file.file.path.parent / schema_target(file.kind)).is_file()
 
 
 @Rule(Code.schema_line, "file", fixable="yes")
 def schema_line(file: SourceFile) -> Iterator[Diagnostic]:
-    """Require a first line that leads editors to the schema, where the directory holds it."""
-    remedy = f"the first line is {SCHEMA_LINE.format(schema_target(file.kind))}"
+    """Require a first line that points editors to the schema, if the directory has it."""
+    remedy = f"begin the file with {SCHEMA_LINE.format(schema_target(file.kind))}"
     match = SCHEMA_LINE_READ.match(file.document.text.split("\n", 1)[0])
     if not match:
         if has_schema(file):
             place = Location(file.shown, 1, 1)
-            yield schema_line.broken_at(place, "the first line does not name the schema", remedy)
+            yield schema_line.broken_at(place, "the first line does not point to the schema", remedy)
     elif match[1].rsplit("/", 1)[-1] != f"{file.kind}.json":
-        message = f"the first line leads to {match[1][:80]!r}, which is another schema"
+        message = f"the first line points to a different schema, {match[1][:80]!r}"
         yield schema_line.broken_at(Location(file.shown, 1, match.start(1) + 1), message, remedy)
 
 
@@ -53,7 +53,7 @@ def field_order(file: SourceFile) -> Iterator[Diagnostic]:
     for index, name in enumerate(names):
         later = [other for other in names[:index] if FIELD_ORDER.index(other) > FIELD_ORDER.index(name)]
         if later:
-            message = f"{name!r} comes after {later[0]!r}, and before it in all other files"
+            message = f"{name!r} comes after {later[0]!r}, but before it in the schema"
             yield field_order.broken_at(file.key_place(name), message, f"move it above {later[0]!r}")
             return
 
@@ -72,15 +72,15 @@ def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
 
 @Rule(Code.repeated_text, "file", fixable="yes")
 def repeated_text(file: SourceFile) -> Iterator[Diagnostic]:
-    """Reject the text of a link that repeats the name of the file."""
+    """Reject a link text that repeats the file name."""
     if file.kind != "run":
         return
     values = dict(leaves(file.document.data))
     path, text = values.get(("script", "path")), values.get(("script", "text"))
     if isinstance(path, str) and isinstance(text, str) and path.rsplit("/", 1)[-1] == text:
-        message = f"script.text repeats the name of the file, {text[:80]!r}"
+        message = f"script.text repeats the file name {text[:80]!r}"
         place = file.key_place("script", "text")
-        yield repeated_text.broken_at(place, message, "remove it; the link shows the file name anyway")
+        yield repeated_text.broken_at(place, message, "remove it; the link shows the file name by default")
 
 
 #: Reported by the loader of run files.

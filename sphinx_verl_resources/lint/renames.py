@@ -1,4 +1,4 @@
-"""New names for runs whose ids are stale, and for what refers to them in data files."""
+"""New names for runs with stale ids, and for their references in data files."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Rename(NamedTuple):
-    """A run under another name.
+    """A run to rename.
 
     Attributes:
         source: its file.
-        path: the new file, which may exist already.
-        shown: its name in messages.
-        text: its content.
-        references: the other files that name the run, with their new texts.
+        path: the new file, which may already exist.
+        shown: the new file's name in messages.
+        text: the new file's content.
+        references: the other files that refer to the run, with their new texts.
     """
 
     source: SourceFile
@@ -35,7 +35,7 @@ class Rename(NamedTuple):
 
 
 def renames(context: CheckContext) -> Iterator[Rename]:
-    """Yield the runs whose ids no longer name their models or GPUs."""
+    """Yield the runs whose ids have a different model or GPUs."""
     for entry in context.runs:
         new = id_today(entry.run, context)
         if new != entry.run.id:
@@ -43,7 +43,7 @@ def renames(context: CheckContext) -> Iterator[Rename]:
 
 
 def _rename(entry: RunEntry, new: str, context: CheckContext) -> Rename:
-    """Return a run under another id."""
+    """Return the renaming of a run."""
     file, old = entry.source.file, entry.run.id
     text, _ = repaired(decoded(file), new, needs_schema_line=has_schema(entry.source))
     others = (source for source in context.files if source.file is not file)
@@ -57,17 +57,17 @@ def _rename(entry: RunEntry, new: str, context: CheckContext) -> Rename:
 
 
 def _referring(source: SourceFile, old: str, new: str) -> RepairedFile | None:
-    """Return a file with the new name in place of the old one, None if it does not name the run."""
+    """Return a file with the old name replaced; None if it does not refer to the run."""
     text, repairs = decoded(source.file), []
     if old not in text:
         return None
     lines = re.split(r"(\r\n|[\r\n])", text)
-    # Addresses lead elsewhere, whatever they are called.
+    # Addresses point to other sites, so they keep the name.
     word = re.compile(rf"(?<![\w-]){re.escape(old)}(?![\w-])")
     for index, line in enumerate(lines):
         parts = re.split(r"(\s+)", line)
         changed = "".join(part if "://" in part else word.sub(new, part) for part in parts)
         if changed != line:
             lines[index] = changed
-            repairs.append(Repair(index // 2 + 1, f"{old!r} made {new!r}, as the run is called now"))
+            repairs.append(Repair(index // 2 + 1, f"{old!r} changed to {new!r}, the run's new id"))
     return RepairedFile(source, encoded(source.file, "".join(lines)), tuple(repairs)) if repairs else None

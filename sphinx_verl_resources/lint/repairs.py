@@ -1,7 +1,7 @@
 """The repairs of ``check --fix``.
 
-Each repair edits the text at the places that it is about; comments and layout stay, which a YAML writer would
-not keep. A repair that would change any other value, or that meets no valid YAML, leaves the text as it is.
+Each repair edits the text in place, which preserves comments and layout, unlike a YAML writer. A repair that
+would change another value, and a file that is not valid YAML, are skipped.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
     _Repairer = Callable[["_RunFile", "_Value"], "_Edit | None"]
 
-#: A line above the data: a comment, nothing, or a mark of YAML.
+#: A line above the data: a comment, an empty line, or a YAML marker.
 _ABOVE_DATA = re.compile(r"#.*|\s*|---|%.*")
 #: An address without its scheme.
 _BARE_ADDRESS = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.){1,5}[a-z]{2,12}/[^\s\"'{}\[\],#]*")
 
-#: Attempts to find the edits of one kind that change another value; all others are made at once.
+#: The most attempts to isolate the edits of a kind that would change another value.
 _MAX_TRIES = 64
 
 
 @dataclass(frozen=True, order=True)
 class Repair:
-    """A change: the line of the file as it was, and a description."""
+    """A change: its line in the original file, and a description."""
 
     line: int
     done: str
 
 
 class RepairedFile(NamedTuple):
-    """A file to write anew, its new text, and the repairs in it."""
+    """A file to rewrite, its new text, and its repairs."""
 
     source: SourceFile
     text: str
@@ -57,10 +57,10 @@ class RepairedFile(NamedTuple):
 
 
 def repaired_files(context: CheckContext) -> Iterator[RepairedFile]:
-    """Yield the files in which something can be repaired.
+    """Yield the files that can be repaired.
 
     Args:
-        context: the data; with a checkout of verl, branches are pinned to the commits that they are at there.
+        context: the data. With a checkout of verl, branches are replaced by their commits in it.
     """
     for source in context.files:
         file = source.file
@@ -76,12 +76,12 @@ def repaired_files(context: CheckContext) -> Iterator[RepairedFile]:
 
 
 def decoded(file: DataFile) -> str:
-    """Return the text of a file, without the mark that it may begin with."""
+    """Return the text of a file, without a byte order mark."""
     return file.content.decode("utf-8-sig")
 
 
 def encoded(file: DataFile, text: str) -> str:
-    """Return a new text of a file, with the mark that it begins with."""
+    """Return a new text for a file, with a byte order mark if the file has one."""
     return f"\ufeff{text}" if file.content.startswith(codecs.BOM_UTF8) else text
 
 
@@ -93,19 +93,19 @@ def repaired(
     *,
     needs_schema_line: bool = True,
 ) -> tuple[str, tuple[Repair, ...]]:
-    r"""Repair a data file: the schema line; of a run file also id, quotes and links.
+    r"""Repair a data file: the schema line, and in a run file also the id, quotes and links.
 
-    A text with a carriage return alone is left as it is, for its lines are not those that an editor shows.
+    A text with single carriage returns is not changed, because editors count its lines differently.
 
     Args:
-        text: the file.
-        stem: its name without ``.yaml``.
+        text: the content of the file.
+        stem: the file name without ``.yaml``.
         kind: the name of its schema.
-        repository: a checkout of verl, which tells the commit that a branch is at.
-        needs_schema_line: whether the line is added where there is none.
+        repository: a checkout of verl, to look up the commits of branches.
+        needs_schema_line: whether to add a missing schema line.
 
     Returns:
-        The text, and what was changed in it, in the order of the lines.
+        The new text and the repairs, ordered by line.
 
     >>> text, repairs = repaired("id: b  # mine\nsize: 7B\n", "a")
     >>> print(text, end="")
@@ -113,7 +113,7 @@ def repaired(
     id: a  # mine
     size: 7B
     >>> [repair.done for repair in repairs]
-    ["id 'b' made 'a', as the file is called", 'schema line added']
+    ["id 'b' changed to 'a', the file name", 'schema line added']
     """
     new = text.replace("\r\n", "\n")
     done: list[Repair] = []
@@ -132,7 +132,7 @@ def repaired(
 
 
 def _with_edits(file: _RunFile, repair: _Repairer, done: list[Repair]) -> str:
-    """Return the text with every edit of one kind that changes no other value, and note the repairs."""
+    """Return the text with all edits of a kind that change no other value, and add to ``done``."""
     text, values = file.text, _scalars(file.text)
     edits = [edit for value in file.values.values() if (edit := repair(file, value))]
     groups = [[edit for edit in edits if edit.text != text[edit.start : edit.end]]]
@@ -150,10 +150,10 @@ def _with_edits(file: _RunFile, repair: _Repairer, done: list[Repair]) -> str:
 
 
 def _edited(text: str, values: dict[Loc, object], edits: list[_Edit]) -> tuple[str, dict[Loc, object]]:
-    """Return the text with edits, and the values that it should have."""
+    """Return the edited text, and its expected values."""
     parts, end = [], len(text)
     wanted, values = dict(values), {loc: value for edit in edits for loc, value in edit.values.items()}
-    for edit in reversed(edits):  # from the end, so that the places of the others stay right
+    for edit in reversed(edits):  # from the end, so that earlier positions stay valid
         parts += [text[edit.end : end], edit.text]
         end = edit.start
         wanted.pop(edit.value.loc, None)
@@ -161,7 +161,7 @@ def _edited(text: str, values: dict[Loc, object], edits: list[_Edit]) -> tuple[s
 
 
 def _led_to_schema(text: str, target: str, done: list[Repair], *, needed: bool) -> str:
-    """Return the text with a first line that leads to the schema if it has or needs one; note repairs."""
+    """Return the text with a correct schema line at the top, if it has or needs one; add to ``done``."""
     lines = text.split("\n")
     top = next((row for row, line in enumerate(lines) if not _ABOVE_DATA.fullmatch(line)), len(lines))
     matches = ((row, SCHEMA_LINE_READ.match(lines[row])) for row in range(top))
@@ -174,14 +174,14 @@ def _led_to_schema(text: str, target: str, done: list[Repair], *, needed: bool) 
     if match[1].rsplit("/", 1)[-1] != target.rsplit("/", 1)[-1]:
         lines[row] = SCHEMA_LINE.format(target) + lines[row][match.end() :]
         done.append(Repair(row + 1, "schema line corrected"))
-    if row:  # another one above it would give editors two
+    if row:  # another line above would give editors two schemas
         lines.insert(0, lines.pop(row))
         done.append(Repair(row + 1, "schema line moved to the top"))
     return "\n".join(lines)
 
 
 def _scalars(text: str) -> dict[Loc, object]:
-    """Return the scalars of a data file by their positions; none if it is not one."""
+    """Return the scalars of a data file by position; none if the file is invalid."""
     document = read_yaml(text.encode("utf-8", "surrogatepass"))
     usable = not document.problems and isinstance(document.data, dict)
     return dict(leaves(document.data)) if usable else {}
@@ -189,7 +189,7 @@ def _scalars(text: str) -> dict[Loc, object]:
 
 @dataclass(frozen=True)
 class _Value:
-    """A value in a text: its position in the data, its node, and the node of its key if it has one."""
+    """A value in a text: its position in the data, its node, and the node of its key, if any."""
 
     loc: Loc
     node: yaml.Node
@@ -197,22 +197,22 @@ class _Value:
 
     @property
     def line(self) -> int:
-        """The line of its key, or its own, counted from 1."""
+        """The line of its key or, without a key, of the value, from 1."""
         return int((self.key or self.node).start_mark.line) + 1
 
     @property
     def text(self) -> str:
-        """The text of a scalar without quotes; empty for anything else."""
+        """The text of a scalar without quotes; empty for other values."""
         return self.node.value if isinstance(self.node, yaml.ScalarNode) else ""
 
     @property
     def name(self) -> str:
-        """Its position as messages show it."""
+        """Its position in messages."""
         return ".".join(map(str, self.loc))
 
 
 def _values(node: yaml.Node, loc: Loc = (), key: yaml.ScalarNode | None = None) -> Iterator[_Value]:
-    """Yield the values with keys of a node, outer ones first; ``settings`` are not repaired."""
+    """Yield the values with keys in a node, outer ones first, except ``settings``, which are not repaired."""
     if key is not None:
         yield _Value(loc, node, key)
     if isinstance(node, yaml.MappingNode):
@@ -225,7 +225,7 @@ def _values(node: yaml.Node, loc: Loc = (), key: yaml.ScalarNode | None = None) 
 
 
 class _RunFile:
-    """A run file under repair, with its values by their positions."""
+    """A run file to repair, with its values by position."""
 
     def __init__(self, text: str, stem: str, repository: Repository | None) -> None:
         self.text = text
@@ -239,7 +239,7 @@ class _RunFile:
 
 
 class _Edit(NamedTuple):
-    """A text in place of another one, and the values in place of one."""
+    """A replacement of a part of the text, and the values that replace one value."""
 
     value: _Value
     start: int
@@ -250,34 +250,34 @@ class _Edit(NamedTuple):
 
 
 def _set(value: _Value, typed: str, done: str) -> _Edit:
-    """Replace a scalar; ``typed`` is the new one as YAML."""
+    """Replace a scalar with ``typed``, which is YAML."""
     new = {value.loc: read_yaml(typed.encode("utf-8", "surrogatepass")).data}
     return _Edit(value, value.node.start_mark.index, value.node.end_mark.index, typed, done, new)
 
 
 def _identify(file: _RunFile, value: _Value) -> _Edit | None:
-    """Make the id that of the file's name."""
+    """Set the id to the file name."""
     if value.loc != ("id",) or not re.fullmatch(SLUG, file.stem):
         return None
-    return _set(value, _typed(file.stem), f"id {value.text!r} made {file.stem!r}, as the file is called")
+    return _set(value, _typed(file.stem), f"id {value.text!r} changed to {file.stem!r}, the file name")
 
 
 def _quote(file: _RunFile, value: _Value) -> _Edit | None:
-    """Put versions, commits and lines in quotes, so that their digits stay text."""
+    """Quote versions, commits and lines, so that YAML does not read them as numbers."""
     described = field_at(value.loc)
     if not described or not value.text or getattr(value.node, "style", None) is not None:
         return None
     meaning = read_yaml(value.text.encode("utf-8", "surrogatepass")).data
-    # A commit that YAML reads as text stays; null and true are no versions.
+    # A commit that YAML reads as text stays as it is; null and true are not versions.
     is_word = meaning is None or isinstance(meaning, bool)
     is_number = value.loc[-1] == "ref" and not isinstance(meaning, str)
     if is_word or not (described.quoted or is_number):
         return None
-    return _set(value, _quoted(value.text), f"{value.name} put in quotes")
+    return _set(value, _quoted(value.text), f"{value.name} quoted")
 
 
 def _take_apart(file: _RunFile, value: _Value) -> _Edit | None:
-    """Replace an address in verl's repository by commit, path and lines, from which links are made."""
+    """Replace an address in verl's repository with its commit, path and lines."""
     place = repository_place(value.text) if value.loc[-1] in {"url", "path"} else None
     if place is None or value.key is None or value.loc[0] not in {"evidence", "script"}:
         return None
@@ -286,35 +286,35 @@ def _take_apart(file: _RunFile, value: _Value) -> _Edit | None:
     }
     values: dict[Loc, object] = {(*value.loc[:-1], name): word for name, word in fields.items()}
     if any(loc in file.values for loc in values if loc != value.loc):
-        return None  # both are given, and only somebody who knows can say which is right
+        return None  # both are given, and only the author knows which is right
     start = value.key.start_mark.index
     before = file.text[file.text.rfind("\n", 0, start) + 1 : start]
     between = ", " if "{" in before else "\n" + " " * len(before)
     pairs = (f"{name}: {_quoted(word) if name == 'lines' else _typed(word)}" for name, word in fields.items())
-    done = f"{value.name}: the address taken apart into {', '.join(fields)}"
+    done = f"{value.name}: address split into {', '.join(fields)}"
     return _Edit(value, start, value.node.end_mark.index, between.join(pairs), done, values)
 
 
 def _pin(file: _RunFile, value: _Value) -> _Edit | None:
-    """Replace a branch by the commit that it is at, if the file that is linked exists there."""
+    """Replace a branch with its commit, if the linked file exists there."""
     if not file.repository or value.loc[-1] != "ref" or is_fixed_ref(value.text):
         return None
     commit = file.repository.commit(value.text)
     path = file.values.get((*value.loc[:-1], "path"))
     if not commit or (path and not file.repository.has(commit, path.text)):
         return None
-    return _set(value, _typed(commit), f"{value.name}: {value.text!r} pinned to {commit}")
+    return _set(value, _typed(commit), f"{value.name}: {value.text!r} replaced with {commit}")
 
 
 def _complete(file: _RunFile, value: _Value) -> _Edit | None:
     """Add the scheme to an address."""
     if value.loc[-1] != "url" or not _BARE_ADDRESS.fullmatch(value.text):
         return None
-    return _set(value, f"https://{value.text}", f"{value.name}: https:// put in front")
+    return _set(value, f"https://{value.text}", f"{value.name}: https:// added")
 
 
 def _drop_name(file: _RunFile, value: _Value) -> _Edit | None:
-    """Remove the text of a link that repeats the name of the file."""
+    """Remove a link text that repeats the file name."""
     path = file.values.get(("script", "path"))
     if value.loc != ("script", "text") or not path or value.text != path.text.rsplit("/", 1)[-1]:
         return None
@@ -329,10 +329,10 @@ def _drop_name(file: _RunFile, value: _Value) -> _Edit | None:
         end += comma.end()
     else:
         return None
-    return _Edit(value, start, end, "", "script.text removed, which is the name of the file", {})
+    return _Edit(value, start, end, "", "script.text removed, because it repeats the file name", {})
 
 
-#: In the order in which they are made: what one leaves behind, the next may repair.
+#: The repairs in order; a later one may build on an earlier one.
 _REPAIRS: tuple[_Repairer, ...] = (_identify, _quote, _take_apart, _pin, _complete, _drop_name)
 
 
@@ -342,5 +342,5 @@ def _quoted(text: str) -> str:
 
 
 def _typed(word: str) -> str:
-    """Return a text as YAML: in quotes where it would not be text without."""
+    """Return a text as YAML, in quotes if YAML would read it as another type."""
     return word if read_yaml(word.encode()).data == word else _quoted(word)

@@ -1,4 +1,4 @@
-"""One rule: a code, the function that finds what breaks it, and what that function looks at."""
+"""A rule: a code, a function that finds violations, and the scope of that function."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from ..diagnostics import Code, Location
     from .context import CheckContext
 
-#: What a rule looks at: the text of a file, one run, the entries of a registry, or all data together.
+#: The input of a rule: the text of a file, a run, the entries of a registry, or all data.
 Scope = Literal["file", "run", "registry", "data"]
-#: ``with-repository``: only a checkout of verl tells the right value.
+#: ``with-repository``: the repair needs a checkout of verl.
 Fixable = Literal["no", "yes", "with-repository"]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A code, how severe it is, and the function that finds what breaks the rule.
+    """A code, its severity, and the function that finds violations.
 
     Attributes:
-        code: what the messages carry; its meaning and remedy are declared there.
-        scope: what it looks at.
-        severity: of everything that the rule finds.
-        fixable: whether ``check --fix`` repairs what it finds.
-        needs_repository: whether it only runs where a checkout of verl is given.
-        find: yields what breaks the rule; None for a code that is reported elsewhere.
+        code: the code of its messages.
+        scope: its input.
+        severity: the severity of its messages.
+        fixable: whether ``check --fix`` repairs violations.
+        needs_repository: whether it only runs with a checkout of verl.
+        find: yields the violations; None for a code that is reported elsewhere.
     """
 
     code: Code
@@ -40,14 +40,14 @@ class Rule:
     find: Callable[..., Iterable[Diagnostic]] | None = None
 
     def __call__(self, find: Callable[..., Iterable[Diagnostic]]) -> Rule:
-        """Return the rule with its function, which it decorates.
+        """Return the rule with the decorated function.
 
-        The function takes a file, or a run and the context, or the context, as the scope says.
+        Depending on the scope, the function takes a file, a run and the context, or only the context.
         """
         return replace(self, find=find)
 
     def problems(self, context: CheckContext) -> Iterator[Diagnostic]:
-        """Yield what breaks the rule."""
+        """Yield the violations of the rule."""
         if self.find is None or (self.needs_repository and context.repository is None):
             return
         if self.scope == "file":
@@ -60,5 +60,5 @@ class Rule:
             yield from self.find(context)
 
     def broken_at(self, place: Location, message: str, remedy: str) -> Diagnostic:
-        """Return the problem of a place that breaks the rule."""
+        """Return the diagnostic for a violation."""
         return Diagnostic(place, self.code, message, remedy, self.severity)

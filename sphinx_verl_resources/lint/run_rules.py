@@ -1,4 +1,4 @@
-"""Rules about single runs: contradictions, missing facts, and links into verl's repository."""
+"""Rules for single runs: contradictions, missing facts, and links to verl's repository."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ if TYPE_CHECKING:
     from ..git import Repository
     from .context import CheckContext, RunEntry
 
-#: Reported when runs are loaded, in builds too.
+#: Reported when runs are loaded, also in builds.
 GPU_COUNT = Rule(Code.gpu_count, "run", Severity.ERROR)
 IMPOSSIBLE_SETTINGS = Rule(Code.impossible_settings, "run", Severity.ERROR)
 WRONG_SIZE = Rule(Code.wrong_size, "run", Severity.ERROR)
 
 
 def id_today(run: Run, context: CheckContext) -> str:
-    """Return the id of a run with the model and the GPUs that it has now."""
+    """Return the id of a run with its current model and GPUs."""
     gpu, models = context.catalog.gpu_of(run), context.architectures.names
     return current_id(run, gpu, context.gpus.names, models)
 
 
 @Rule(Code.stale_id, "run", fixable="yes")
 def stale_id(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Require an id that names the model and the GPUs of the run, if it names any."""
+    """Require an id with the run's model and GPUs, if it contains any."""
     run = entry.run
     today = id_today(run, context)
     if today != run.id:
         model = run.model.rsplit("/", 1)[-1]
-        message = f"the run is {model} on {run.gpus}, and its id {run.id!r} says otherwise"
+        message = f"the id {run.id!r} does not match the run, which is {model} on {run.gpus}"
         remedy = f"rename it to {today!r} with: verl-resources check --fix"
         yield stale_id.broken_at(entry.source.value_place("id"), message, remedy)
 
 
 @Rule(Code.config_key, "run")
 def config_key(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Reject settings that verl ignores; the loader of runs reports those that verl does not have."""
+    """Reject settings that verl ignores; the loader of runs reports unknown ones."""
     for text in entry.estimate.unsupported if entry.estimate else ():
         key, _, reason = text.partition(": ")
         if reason == IGNORED and key in entry.run.settings:
             place = replace(entry.source.key_place("settings", key), key=key)
-            yield config_key.broken_at(place, reason, "leave it out")
+            yield config_key.broken_at(place, reason, "remove it")
 
 
 @Rule(Code.peak_above_capacity, "run", Severity.ERROR)
 def peak_above_capacity(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Reject a peak above the GPU's memory, except where PyTorch's counter includes a sleeping engine."""
+    """Reject a peak above the GPU's memory, unless PyTorch's counter includes a sleeping engine."""
     measured = entry.run.measured
     capacity = _capacity(entry.run, context)
     if measured is None or measured.gib is None or capacity is None:
@@ -69,15 +69,15 @@ def peak_above_capacity(entry: RunEntry, context: CheckContext) -> Iterator[Diag
     if measured.counter != "device" and entry.estimate is not None:
         pool = size_of(entry.estimate.counted_besides)
     if measured.gib * GIB > capacity + pool:
-        has = f"{entry.run.gpus} has {gib_number(capacity)} GiB each"
-        message = f"{measured.gib:g} GiB were measured, and {has}"
+        has = f"{entry.run.gpus} has {gib_number(capacity)} GiB per GPU"
+        message = f"the measured peak is {measured.gib:g} GiB, but {has}"
         remedy = "correct the figure, its unit (GiB per GPU), its counter or the GPU"
         place = entry.source.value_place("measured", "gib")
         yield peak_above_capacity.broken_at(place, message, remedy)
 
 
 def _capacity(run: Run, context: CheckContext) -> float | None:
-    """Return the most memory that the GPU can have, in bytes."""
+    """Return the highest known memory of the GPU, in bytes."""
     gpu = context.catalog.gpu_of(run)
     if gpu:
         return MIB * float(max([gpu.memory_mib, *(reading.memory_mib for reading in gpu.other_readings)]))
@@ -89,26 +89,27 @@ def future_date(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Reject dates in the future."""
     if entry.run.added and entry.run.added > context.today:
         place = entry.source.value_place("added")
-        yield future_date.broken_at(place, f"{entry.run.added} is yet to come", "write the day of today")
+        yield future_date.broken_at(place, f"{entry.run.added} is in the future", "write today's date")
 
 
 @Rule(Code.no_evidence, "run")
 def no_evidence(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Require evidence of a tested run, and at least a script of any other."""
+    """Require evidence for a tested run, and at least a script for any other."""
     run = entry.run
     if run.evidence or (run.kind != "tested" and run.script):
         return
-    claim = f"it is {run.kind}, and" if run.kind != "tested" else "the run counts as tested, and"
+    missing = "evidence" if run.kind == "tested" else "evidence or script"
+    message = f"the run's kind is {run.kind!r}, but it has no {missing}"
     remedy = "add under evidence: {kind: log, url: https://…}"
-    yield no_evidence.broken_at(entry.source.value_place(), f"{claim} nothing shows it", remedy)
+    yield no_evidence.broken_at(entry.source.value_place(), message, remedy)
 
 
 @Rule(Code.no_date, "run")
 def no_date(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require the date of a tested run."""
     if entry.run.kind == "tested" and not entry.run.added:
-        message = "the run counts as tested, and no day is given"
-        remedy = f"add added: {context.today}, or the day on which it was"
+        message = "the run's kind is 'tested', but it has no date"
+        remedy = f"add added: {context.today}, or the actual date"
         yield no_date.broken_at(entry.source.value_place(), message, remedy)
 
 
@@ -119,11 +120,11 @@ def no_version(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     if run.kind != "tested":
         return
     if not (run.versions and run.versions.verl):
-        message = "the run counts as tested, and the version of verl is not given"
-        remedy = 'add versions: {verl: "…"}, the release or the commit'
+        message = "the run's kind is 'tested', but the version of verl is missing"
+        remedy = 'add versions: {verl: "…"} with the release or commit'
         yield no_version.broken_at(entry.source.value_place(), message, remedy)
     if run.infer and not run.infer.version:
-        message = f"the run counts as tested, and the version of {run.infer.engine} is not given"
+        message = f"the run's kind is 'tested', but the version of {run.infer.engine} is missing"
         yield no_version.broken_at(entry.source.value_place("infer"), message, 'add version: "…"')
 
 
@@ -132,15 +133,15 @@ def moving_ref(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
     """Require links to commits or releases, which do not change."""
     for loc, ref, _path in _refs(entry.run):
         commit = context.repository.commit(ref) if context.repository else None
-        # A name that the checkout does not have is unknown_ref.
+        # The rule unknown_ref reports names that are not in the checkout.
         if not is_fixed_ref(ref) and (commit or not context.repository):
-            message = f"{'.'.join(map(str, loc))}: {ref!r} is a branch, and changes"
-            remedy = f"write {commit}" if commit else "write the commit that it is at"
+            message = f"{'.'.join(map(str, loc))}: {ref!r} is a branch, which can change"
+            remedy = f"write {commit}" if commit else "write its commit"
             yield moving_ref.broken_at(entry.source.value_place(*loc), message, remedy)
 
 
 def _refs(run: Run) -> Iterator[tuple[tuple[str | int, ...], str, str | None]]:
-    """Yield every position at which a run names a commit of verl, with the commit and the path."""
+    """Yield each reference of a run to a commit of verl: its position, the commit and the path."""
     if run.script:
         yield ("script", "ref"), run.script.ref, run.script.path
     for index, item in enumerate(run.evidence):
@@ -156,8 +157,8 @@ def unknown_ref(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
         if repository.commit(ref) is None:
             name = ".".join(map(str, loc))
             if repository.is_shallow:
-                message = f"{name}: {ref!r} is not in {repository.shown}, which is a shallow clone"
-                remedy = "it says nothing about the link; fetch the rest with: git fetch --unshallow"
+                message = f"{name}: {ref!r} was not checked: {repository.shown} is a shallow clone without it"
+                remedy = "fetch all commits with: git fetch --unshallow"
             else:
                 message = f"{name}: {repository.shown} has no commit, tag or branch {ref!r}"
                 remedy = "correct it, or fetch it with: git fetch --tags origin"
@@ -166,7 +167,7 @@ def unknown_ref(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
 
 @Rule(Code.unknown_path, "run", Severity.ERROR, needs_repository=True)
 def unknown_path(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Require files that exist at the commits named with them."""
+    """Require linked files that exist at their commits."""
     repository = _repository(context)
     for loc, ref, path in _refs(entry.run):
         commit = repository.commit(ref)
@@ -180,29 +181,29 @@ def unknown_path(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]
 
 @Rule(Code.script_differs, "run", needs_repository=True)
 def script_differs(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]:
-    """Require the recorded values in the linked script; values that it leaves open are not compared."""
+    """Require the recorded values in the linked script; settings that the script leaves open are skipped."""
     repository, script = _repository(context), entry.run.script
     commit = repository.commit(script.ref) if script else None
     if not script or not commit or not script.path.endswith(".sh") or not repository.has(commit, script.path):
         return
     text = repository.text(commit, script.path)
     if text is None:
-        message = f"the content of {script.path[:200]!r} cannot be read as text in {repository.shown}"
-        remedy = "the settings were not compared; where the clone leaves contents out, fetch them"
+        message = f"the settings were not compared: {repository.shown} has no text of {script.path[:200]!r}"
+        remedy = "if the clone is partial, fetch the file"
         yield script_differs.broken_at(entry.source.value_place("script", "path"), message, remedy)
         return
     gpu = context.catalog.gpu_of(entry.run)
-    device = {"DEVICE": "npu"} if gpu and gpu.vendor == "huawei" else {}  # as verl's scripts call it
+    device = {"DEVICE": "npu"} if gpu and gpu.vendor == "huawei" else {}  # the name in verl's scripts
     in_script = read_script(text, script.path, device).values
     for key, value in entry.run.settings.items():
         if key in in_script and not _same(in_script[key], value):
-            message = f"{key} is {as_text(value)[:80]}, and {as_text(in_script[key])[:80]} in the script"
-            remedy = "record what was run, or link the commit that was"
+            message = f"{key} is {as_text(value)[:80]} here, but {as_text(in_script[key])[:80]} in the script"
+            remedy = "record the value that was run, or link the commit that was run"
             yield script_differs.broken_at(entry.source.key_place("settings", key), message, remedy)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two values are alike; 1 and 1.0 are, 1 and true are not."""
+    """Return whether two values are equal: 1 and 1.0 are, 1 and true are not."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 

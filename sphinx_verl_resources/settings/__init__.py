@@ -1,1 +1,1 @@
-"""Settings of verl, read from overrides, YAML and launch scripts without running anything, and written."""
+"""Read verl's settings from overrides, YAML and launch scripts, without running anything, and write them."""

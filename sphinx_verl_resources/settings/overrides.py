@@ -1,4 +1,4 @@
-"""Overrides as Hydra takes them on the command line: ``key=value``, ``+key=value``, ``~key``."""
+"""Hydra's overrides on the command line: ``key=value``, ``+key=value``, ``~key``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from ..diagnostics import Location
 
-#: Levels of lists and mappings inside a value.
+#: The most levels of lists and mappings inside a value.
 MAX_DEPTH = 20
 
-#: ``key=value`` with ``+`` or ``++`` in front, or ``~key``.
+#: ``key=value``, optionally with ``+`` or ``++`` before it, or ``~key``.
 OVERRIDE = re.compile(
     r"(?:\+{1,2}|(?P<deletes>~))?(?P<key>[^\W\d][\w-]*(?:[./@][\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL
 )
-#: What Hydra takes for itself after a backslash, in text without quotes.
+#: Characters that Hydra unescapes after a backslash in unquoted text.
 _ESCAPED = re.compile(r"\\([\\()\[\]{}:=, \t])")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _INTEGER = re.compile(r"[+-]?(?:0|[1-9](?:_?[0-9]){0,30})\Z")
@@ -32,14 +32,14 @@ _WORDS = {"null": None, "true": True, "false": False}
 
 
 def read_overrides(words: Iterable[str], place: Location) -> SettingsText:
-    """Read overrides that are words already, such as the arguments of a command.
+    """Read overrides that are already split into words, such as the arguments of a command.
 
     Args:
-        words: ``key=value`` each; ``+``, ``++`` and ``~`` in front are understood, Hydra's own keys left out.
+        words: overrides; Hydra's own keys are ignored.
         place: the place of the words.
 
     Returns:
-        The settings; a word that is no override is an error at ``place``.
+        The settings; a word that is not an override is an error at ``place``.
 
     >>> from sphinx_verl_resources.diagnostics import Location
     >>> words = ["data.train_batch_size=64", "+actor.optim={lr: 1e-6}", "trainer.logger=[console,wandb]"]
@@ -53,22 +53,22 @@ def read_overrides(words: Iterable[str], place: Location) -> SettingsText:
 
 
 def add_override(collector: Collector, word: str, place: Location) -> None:
-    """Note the setting of one word, or what is wrong with it."""
+    """Collect the setting in a word, or report its problem."""
     override = OVERRIDE.fullmatch(word)
     if override is None or (override["value"] is None and not override["deletes"]):
         hint = "write key=value, for example data.train_batch_size=256"
         if not word.strip():
-            hint = "a blank after a backslash ends the line: delete the blank"
+            hint = "delete the blank after a backslash, which ends the line"
         collector.fail(place, Code.wrong_value, f"{word[:80]!r} is not a setting", hint)
         return
     key, text = override["key"], override["value"]
-    if key.startswith("hydra."):  # Where Hydra writes its logs, and the like.
+    if key.startswith("hydra."):  # Settings of Hydra itself, such as its log directory.
         return
     try:
         value = None if override["deletes"] else parse_value(text)
     except ValueError as error:
         message = f"{key}: the value {text[:80]!r} cannot be read: {error}"
-        hint = "close each bracket and quote, and put text that holds them in quotes"
+        hint = "close each bracket and quote, and quote text that contains them"
         collector.fail(place, Code.wrong_value, message, hint)
         return
     for name, leaf in leaves({key: value}) if isinstance(value, dict) else [(key, value)]:
@@ -76,10 +76,10 @@ def add_override(collector: Collector, word: str, place: Location) -> None:
 
 
 def parse_value(text: str) -> Any:
-    """Return the value that Hydra makes of ``text``: a scalar, a tuple or a dict.
+    """Parse ``text`` as Hydra does; return a scalar, a tuple or a dict.
 
     Raises:
-        ValueError: a bracket or quote is not closed, or something follows it.
+        ValueError: a bracket or quote is not closed, or text follows it.
 
     >>> [parse_value(text) for text in ("8", "1e-6", "False", "null", "'8'", "", "[1, 'a b']", "{rank: 32}")]
     [8, 1e-06, False, None, '8', '', (1, 'a b'), {'rank': 32}]
@@ -89,12 +89,12 @@ def parse_value(text: str) -> Any:
         return _unquoted(text)
     value, end = _element(text, 0, "", 0)
     if end < len(text):
-        raise ValueError(f"{text[end : end + 20]!r} follows it")
+        raise ValueError(f"unexpected {text[end : end + 20]!r} at the end")
     return value
 
 
 def _element(text: str, start: int, stops: str, depth: int) -> tuple[Any, int]:
-    """Read the value at ``start``; return it and where it ends. Unquoted text ends at one of ``stops``."""
+    """Parse the value at ``start``; return it and its end. Unquoted text ends at one of ``stops``."""
     if depth > MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
     start = _skip_blanks(text, start)
@@ -116,7 +116,7 @@ def _element(text: str, start: int, stops: str, depth: int) -> tuple[Any, int]:
 
 
 def _items(text: str, start: int, depth: int) -> tuple[tuple[Any, ...] | dict[str, Any], int]:
-    """Read a list or a mapping that begins at ``start``; return it and where it ends."""
+    """Parse the list or mapping at ``start``; return it and its end."""
     is_list = text[start] == "["
     closing = "]" if is_list else "}"
     items: list[Any] = []
@@ -126,7 +126,7 @@ def _items(text: str, start: int, depth: int) -> tuple[tuple[Any, ...] | dict[st
         if not is_list:
             key, at = _element(text, at, ":,}", max(MAX_DEPTH, depth + 1))
             if text[at : at + 1] != ":":
-                raise ValueError("a key in braces has no colon after it")
+                raise ValueError("a colon is missing after a key in braces")
             keys.append(str(key))
             at += 1
         item, at = _element(text, at, f",{closing}", depth + 1)
@@ -152,12 +152,12 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _unquoted(text: str) -> Any:
-    """Read text without quotes; one with an escaped sign is no number."""
+    """Parse unquoted text; text with an escape is not a number."""
     return _ESCAPED.sub(r"\1", text) if _ESCAPED.search(text) else _scalar(text)
 
 
 def _scalar(text: str) -> Any:
-    """Read plain text as a number, truth value or null; any other text, infinities too, stays text."""
+    """Parse plain text as a number, boolean or null; other text, including infinities, stays text."""
     if _INTEGER.match(text):
         return int(text)
     if _FLOAT.match(text):

@@ -1,4 +1,4 @@
-"""The programs that the commands of a launch script start: verl's trainers, and others."""
+"""The programs that a launch script starts: verl's trainers and others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .shell.variables import Argument, known, written
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-#: ``rl`` trains with reinforcement learning; all others have no run to record.
+#: ``rl`` is training with reinforcement learning; the other kinds have no run to record.
 Kind = Literal["rl", "sft", "generation", "evaluation", "conversion", "data", "script", "cluster", "other"]
 Command = tuple[Argument, ...]
 
-#: What the names of other programs than trainers contain, in verl's repository and its recipes.
+#: Patterns for the names of other programs in verl's repository and recipes.
 _NAMES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("sft", re.compile(r"sft_trainer|(?:\A|[./])main_sft|(?:\A|[./])sft_main")),
     ("generation", re.compile(r"(?:\A|[./])main_gen(?:eration)?(?:_|\Z)")),
@@ -33,10 +33,10 @@ class Program(NamedTuple):
     """A program that a script starts.
 
     Attributes:
-        name: as it is written, without ``.py``; empty where it is not known.
-        kind: what it does.
-        place: of the command.
-        launcher: the words before the name that are known: torchrun and its options, for example.
+        name: its name as written, without ``.py``; empty if unknown.
+        kind: its purpose.
+        place: the place of the command.
+        launcher: the known words before the name, for example torchrun and its options.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Program(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The dotted name, of a file by its path: ``recipe.dapo.main_dapo``."""
+        """The dotted name; for a file, derived from its path, as in ``recipe.dapo.main_dapo``."""
         return self.name.strip("./").replace("/", ".")
 
 
 class Started(NamedTuple):
-    """A command that starts a program, with the words after the program's name."""
+    """A command that starts a program, with the arguments after the program's name."""
 
     command: Command
     arguments: Sequence[Argument]
@@ -60,13 +60,13 @@ class Started(NamedTuple):
 
     @property
     def launcher(self) -> tuple[str, ...]:
-        """The known words before those after the program's name."""
+        """The known words before the arguments."""
         before = self.command[: len(self.command) - len(self.arguments)]
         return tuple(known(argument.text) or "" for argument in before)
 
 
 def started(commands: Iterable[Command]) -> list[Started]:
-    """Return the commands that start a program, in the order of the script.
+    """Return the commands that start programs, in the order of the script.
 
     >>> words = "torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer data.max_length=2048".split()
     >>> [(found.name, found.kind) for found in started([tuple(Argument((word,)) for word in words)])]
@@ -76,14 +76,14 @@ def started(commands: Iterable[Command]) -> list[Started]:
 
 
 def _started(command: Command) -> Iterator[Started]:
-    """Yield what a command starts: of several programs in a row, the one that trains."""
+    """Yield the program that a command starts; if there are several, the one that trains."""
     words = [known(argument.text) or "" for argument in command]
     names = {
         index: word.removesuffix(".py")
         for index, (before, word) in enumerate(pairwise(words), 1)
         if before == "-m" or word.endswith(".py")
     }
-    # A launcher takes the module that it starts as its argument.
+    # The argument of a launcher is the module that it starts.
     inner = {at + 1: words[at + 1] for at in names if _MODULE.fullmatch("".join(words[at + 1 : at + 2]))}
     kinds = {at: kind_of(name) for at, name in (names | inner).items()}
     best = min(kinds, key=lambda at: (kinds[at] != "rl", kinds[at] == "other"), default=None)
@@ -97,7 +97,7 @@ def _started(command: Command) -> Iterator[Started]:
 
 
 def named_in(command: Command) -> str:
-    """Return the module that the text of a command names where its words are not known; empty if none.
+    """Return the module in the text of a command with unknown words; empty if there is none.
 
     >>> named_in((Argument(("torchrun --nnodes=1 -m verl.trainer.sft_trainer",)), Argument(("a.b=1",))))
     'verl.trainer.sft_trainer'
@@ -107,7 +107,7 @@ def named_in(command: Command) -> str:
 
 
 def kind_of(name: str) -> Kind:
-    """Return what a program does, by the name of its module or file.
+    """Return the purpose of a program, by the name of its module or file.
 
     >>> kind_of("verl.trainer.main_ppo"), kind_of("recipe/dapo/main_dapo"), kind_of("verl.trainer.main_eval")
     ('rl', 'rl', 'evaluation')

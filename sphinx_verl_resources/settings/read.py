@@ -1,4 +1,4 @@
-"""Settings from a text of any kind: a launch script, YAML, overrides."""
+"""Read settings from a launch script, YAML or overrides."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from .shell.follow import Followed
     from .shell.syntax import Cause
 
-#: Characters; a real script has a hundredth of this.
+#: The most characters of a text; real scripts have a hundredth of this.
 MAX_LENGTH = 1 << 18
 
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
-#: Texts handed to another shell that are looked into.
+#: The most texts for another shell that are parsed.
 _MAX_TEXTS = 3
 
-#: A text whose first line that is not empty, nor a comment, is YAML.
+#: A text whose first line is YAML, apart from empty lines and comments.
 _YAML = re.compile(
     r"(?:[ \t]*(?:#[^\n]*)?\n)*"
     r"(?:[ \t]*(?:\{\s*)?['\"]?[\w.+/-]+['\"]?[ \t]*:(?!\S)|[ \t]*-[ \t]|---|\{\s*\})"
 )
-#: A command that a line begins with, or a module that Python is to run.
+#: A command at the beginning of a line, or a module for Python to run.
 _SCRIPT = re.compile(
     r"^[ \t]*(?:set|export|source|if|for|while|case|function|cd|ray|python3?|torchrun|bash|srun)"
     r"[ \t]+[^ \t=:]|"
@@ -45,16 +45,16 @@ _SCRIPT = re.compile(
     re.MULTILINE,
 )
 
-#: Options of Hydra that take the next word; the others take none.
+#: Options of Hydra with a value in the next word; the others have none.
 _OPTIONS = frozenset({"--config-path", "-cp", "--config-dir", "-cd", "--package", "-p", "--cfg", "-c"})
 _CONFIG_NAME = frozenset({"--config-name", "-cn"})
 #: Programs that only show their arguments.
 _SHOWS = frozenset({"echo", "cat", "grep", "sed"})
 #: A word such as ``trainer.nnodes=1`` or ``+actor.x.y=2``.
 _DOTTED = re.compile(r"\+{0,2}[A-Za-z_]\w*\.[\w.]*=")
-#: The programs whose settings are read, first those that are looked for first.
+#: The programs whose settings are read, in order of preference.
 _TRAIN: tuple[Kind, ...] = ("rl", "sft")
-#: Files that prepare a shell, and set nothing that a launch script passes on.
+#: Files that prepare a shell, but set nothing that a launch script passes to verl.
 _PREPARES = re.compile(
     r"(?:\A|/)(?:activate|set_?env(?:_\w+)?\.sh|setvars\.sh|conda\.sh|\.?(?:bashrc|bash_profile|profile))\Z"
 )
@@ -63,16 +63,16 @@ _PREPARES = re.compile(
 def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
     r"""Read verl's settings from a launch script, from YAML, or from overrides such as ``trainer.nnodes=2``.
 
-    The content tells which of them the text is. An empty text sets nothing.
+    The format is detected from the content. An empty text has no settings.
 
     Args:
-        text: as it was written; overrides are separated by blanks or ends of lines.
-        shown: the name of the text in messages.
-        environment: variables that are set when a script is started.
+        text: the text; overrides are separated by blanks or line ends.
+        shown: its name in messages.
+        environment: the environment variables of a script.
 
     Returns:
-        The settings under dotted keys, with places and problems. Nothing is run, no file and no variable of
-        the environment is read, and no text raises.
+        The settings by dotted keys, with places and problems. This runs nothing, reads no files and no
+        environment variables, and never raises.
 
     >>> read_settings("trainer.nnodes: 2", "a.yaml").values
     {'trainer.nnodes': 2}
@@ -91,17 +91,17 @@ def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VA
 def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
     r"""Read the settings that a launch script passes to verl, without running anything.
 
-    Variables, defaults such as ``${NAME:-8}``, arithmetic, arrays, branches and functions are followed. The
-    script is taken to start without arguments, on GPUs, and with no variables but those of ``environment``.
+    Variables, defaults such as ``${NAME:-8}``, arithmetic, arrays, branches and functions are evaluated. The
+    script is assumed to start without arguments, on GPUs, with only the variables in ``environment``.
 
     Args:
         text: the script.
         shown: its name in messages.
-        environment: variables that are set when it is started.
+        environment: its environment variables.
 
     Returns:
-        The settings of the first command that trains. Values that only a running shell knows are in
-        ``unresolved``, with a warning each; a text without a command that trains is an error.
+        The settings of the first training command. Values that only a running shell knows are in
+        ``unresolved``, with a warning each. A text without a training command is an error.
 
     >>> script = r'''
     ... N_GPUS=${N_GPUS:-8}
@@ -113,7 +113,7 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
     >>> settings.values, settings.unresolved
     ({'data.train_batch_size': 128}, {'actor_rollout_ref.model.path': '$HOME/models/Qwen3-8B'})
     >>> print(settings.problems[0].place, settings.problems[0].message)
-    run.sh:5:5 the value of actor_rollout_ref.model.path is not known: $HOME is set nowhere in the script
+    run.sh:5:5 the value of actor_rollout_ref.model.path is unknown: the script does not set $HOME
     """
     return _read(text, shown, _read_commands, environment)
 
@@ -124,11 +124,11 @@ def _read(
     read: Callable[[Collector, Source, Mapping[str, str]], None],
     environment: Mapping[str, str],
 ) -> SettingsText:
-    """Read a text that is not longer than any launch script."""
+    """Read a text, unless it is too long."""
     collector, source = Collector(), Source(text.replace("\r\n", "\n"), shown)
     if len(text) > MAX_LENGTH:
         message = f"the script has more than {MAX_LENGTH} characters and was not read"
-        remedy = "take the part that starts the training"
+        remedy = "give only the part that starts the training"
         collector.fail(source.place(0), Code.file_too_large, message, remedy)
     else:
         read(collector, source, environment)
@@ -136,7 +136,7 @@ def _read(
 
 
 def _read_commands(collector: Collector, source: Source, environment: Mapping[str, str]) -> None:
-    """Note the settings of the first command that trains, and the program that it starts."""
+    """Collect the settings of the first training command, and the program that it starts."""
     followed = follow(source, environment)
     commands, problems = followed.commands, followed.problems
     collector.problems += problems
@@ -147,7 +147,7 @@ def _read_commands(collector: Collector, source: Source, environment: Mapping[st
     trainings = [found for kind in _TRAIN for found in programs if found.kind == kind]
     trainings = trainings or _with_settings(commands, programs)
     if not trainings and not problems:
-        message = "no command that trains with verl was found"
+        message = "the script has no command that trains with verl"
         hint = "expected one such as python3 -m verl.trainer.main_ppo data.train_batch_size=256"
         collector.fail(source.place(0), Code.shell_syntax, message, hint)
     if len(trainings) > 1:
@@ -164,7 +164,7 @@ def _read_commands(collector: Collector, source: Source, environment: Mapping[st
 def _report_others(
     collector: Collector, trainings: Sequence[Started], followed: Followed, source: Source
 ) -> None:
-    """Warn of more than one command that trains, and of a condition that decides which one is run."""
+    """Warn about further training commands, and about a condition that selects the one that runs."""
     read, other = (found.command[0].at for found in trainings[:2])
     line = source.place(read).line
     message = f"the script trains {len(trainings)} times; only the settings of line {line} are read"
@@ -177,21 +177,21 @@ def _report_others(
 
 
 def _report_sourced(collector: Collector, followed: Followed, source: Source) -> None:
-    """Warn of files that the shell reads besides, and that may set what the script does not."""
+    """Warn about files that the script sources, which may set variables."""
     for at, name in followed.sourced.items():
         if not _PREPARES.search(name):
-            message = f"{name!r} is not read, and may set any variable of this script"
-            collector.warn(source.place(at), Code.unresolved, message, "put its lines into the script")
-            collector.incomplete.append(f"{name}: it is not read, and may set any variable")
+            message = f"{name!r} was not read, but may set any variable of this script"
+            collector.warn(source.place(at), Code.unresolved, message, "copy its lines into the script")
+            collector.incomplete.append(f"{name}: it was not read, but may set any variable")
 
 
 def _reason(cause: Cause, source: Source) -> Reason:
-    """Return a cause with its place in the file."""
+    """Return a cause as a reason, with its place in the file."""
     return Reason(cause.text, cause.names, None if cause.at is None else source.place(cause.at))
 
 
 def _read_words(collector: Collector, source: Source, environment: Mapping[str, str]) -> None:
-    """Note overrides with the quotes, comments and variables of a shell, but no commands."""
+    """Collect overrides, which may have a shell's quotes, comments and variables, but no commands."""
     expansion = Expansion(environment)
     try:
         words, problems = split_words(source)
@@ -206,7 +206,7 @@ def _read_words(collector: Collector, source: Source, environment: Mapping[str, 
 
 
 def _read_arguments(collector: Collector, arguments: Iterable[Argument], source: Source) -> None:
-    """Note the settings among the arguments of a training command."""
+    """Collect the settings in the arguments of a training command."""
     remaining = iter(arguments)
     for argument in remaining:
         place = source.place(argument.at)
@@ -215,7 +215,7 @@ def _read_arguments(collector: Collector, arguments: Iterable[Argument], source:
         if option in _CONFIG_NAME:
             name = argument.text if equals else next(remaining, argument).text
             if why := cause_of(name):
-                message = f"the name of the configuration is not known: {why.text}"
+                message = f"the name of the configuration is unknown: {why.text}"
                 remedy = _reason(why, source).remedy("it")
                 collector.warn(place, Code.unresolved, message, remedy)
                 collector.incomplete.append(message)
@@ -236,7 +236,7 @@ def _read_arguments(collector: Collector, arguments: Iterable[Argument], source:
 
 
 def _inner_commands(commands: Iterable[Command]) -> Iterator[Command]:
-    """Yield the commands in a text that is handed to another shell, as in ``bash -c "…"``."""
+    """Yield the commands in a text for another shell, as in ``bash -c "…"``."""
     texts = ((written(argument.text), argument.at) for command in commands for argument in command)
     for text, at in islice((item for item in texts if " -m " in item[0]), _MAX_TEXTS):
         for command in follow(Source(text), {}).commands:
@@ -244,7 +244,7 @@ def _inner_commands(commands: Iterable[Command]) -> Iterator[Command]:
 
 
 def _with_settings(commands: Iterable[Command], programs: Sequence[Started]) -> list[Started]:
-    """Return the command with most words that look like settings, for scripts that name no known program."""
+    """Return the command with the most settings, for scripts without a known program."""
     candidates = [
         (command, [argument for argument in command if _DOTTED.match(written(argument.text))])
         for command in commands
@@ -262,10 +262,10 @@ def _with_settings(commands: Iterable[Command], programs: Sequence[Started]) -> 
 def _report_lost(
     collector: Collector, commands: Sequence[Command], training: Command, source: Source
 ) -> None:
-    """Warn of settings below the command that are not part of it."""
+    """Warn about settings below the training command that are not part of it."""
     start = next((index for index, command in enumerate(commands, 1) if command is training), len(commands))
     lost = (command[0] for command in commands[start:] if _DOTTED.match(written(command[0].text)))
     for argument in islice(lost, 1):
-        message = "the settings from here on are not passed on: the command ends above"
-        hint = "a line without a backslash ends a command, and so does a comment or a blank after one"
+        message = "the settings from here on are not passed to verl, because the command ends above"
+        hint = "end each line with a backslash, without a comment or blank after it"
         collector.warn(source.place(argument.at), Code.shell_syntax, message, hint)

@@ -1,4 +1,4 @@
-"""Settings as one text gives them: values, places, and what cannot be known; read from YAML here."""
+"""The settings in a text: values, places and unknown values. Reads YAML, too."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from .programs import Program
 
 
-#: Names that a message lists.
+#: The most names that a message lists.
 _MAX_NAMES = 3
 
-#: OmegaConf's way to say that a value is that of another key.
+#: OmegaConf's reference to the value of another key.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
-#: References to references that are followed.
+#: The most references to references that are followed.
 _MAX_HOPS = 10
 
 
 class Reason(NamedTuple):
-    """The reason why a value is not known.
+    """The reason why a value is unknown.
 
     Attributes:
-        text: a clause.
-        names: the variables of the environment that would tell.
-        place: the condition or loop that decides; None where nothing else does.
+        text: the reason, a clause.
+        names: the environment variables that determine the value.
+        place: the place of the condition or loop that determines it, if any.
     """
 
     text: str
@@ -41,28 +41,28 @@ class Reason(NamedTuple):
     place: Location | None = None
 
     def remedy(self, what: str) -> str:
-        """Return what to do: give the variables, or else write ``what`` out."""
+        """Return the remedy: give the variables, or write ``what`` out."""
         given = " ".join(f"--env {name}=…" for name in self.names[:_MAX_NAMES])
         return f"add {given}" if given else f"write {what} out"
 
 
 @dataclass(frozen=True)
 class SettingsText:
-    """Settings as one text gives them, under verl's dotted keys.
+    """The settings in a text, by verl's dotted keys.
 
     Attributes:
-        values: known values: true or false, numbers, text, None, or a tuple of these. The later of two wins.
-        places: the place of each key of ``values`` and ``unresolved``.
-        config_name: the configuration that the command asks for, without ``.yaml``; None if it names none.
-        unresolved: keys whose value the text does not tell, with the text there; not in ``values``.
-        problems: everything found wrong, and a warning for each value that is not known.
-        lines: the lines where each key is set, those of replaced values too.
-        program: what a script starts: the program that trains, or else the first one; None in other texts.
-        reasons: why the values of ``unresolved`` are not known.
-        incomplete: what may set more than is read, each with the reason.
-        passed: the lines of a script that it passes by, since a condition does not hold.
-        assigned: the lines of a script that give values to variables.
-        asked: the variables that the text takes from its environment.
+        values: the known values: booleans, numbers, text, None, or tuples of these. The last one wins.
+        places: the place of each key in ``values`` and ``unresolved``.
+        config_name: the configuration that the command selects, without ``.yaml``; None if unset.
+        unresolved: the text of each unknown value, by key; not in ``values``.
+        problems: all problems, and a warning for each unknown value.
+        lines: the lines that set each key, including replaced values.
+        program: the program that trains, otherwise the first that a script starts; None in other texts.
+        reasons: the reasons for the values in ``unresolved``.
+        incomplete: parts of the text that may set more than is read, with the reasons.
+        passed: the lines of a script that are not run, because of a condition.
+        assigned: the lines of a script that assign variables.
+        asked: the variables that the text reads from its environment.
 
     >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
     {'trainer.nnodes': 1}
@@ -82,7 +82,7 @@ class SettingsText:
     asked: frozenset[str] = frozenset()
 
     def problems_besides(self, settled: Container[str]) -> tuple[Diagnostic, ...]:
-        """Return the problems without those of values that are not known here, but elsewhere."""
+        """Return the problems without those about unknown values of the keys in ``settled``."""
         everything = {*open_problems(self.reasons, self.places)}
         others = [problem for problem in self.problems if problem not in everything]
         still = {key: reason for key, reason in self.reasons.items() if key not in settled}
@@ -90,22 +90,22 @@ class SettingsText:
 
 
 def open_problems(reasons: Mapping[str, Reason], places: Mapping[str, Location]) -> Iterator[Diagnostic]:
-    """Yield one warning for each reason why values are not known, with their keys."""
+    """Yield a warning for each reason why values are unknown, with their keys."""
     groups: dict[tuple[str, Location | None, bool], list[str]] = {}
     for key, reason in reasons.items():
         groups.setdefault((reason.text, reason.place, bool(reason.names)), []).append(key)
     for (text, place, _), keys in groups.items():
         names = tuple(dict.fromkeys(name for key in keys for name in reasons[key].names))
         if len(keys) == 1:
-            message, what = f"the value of {keys[0]} is not known: {text}", "the value"
+            message, what = f"the value of {keys[0]} is unknown: {text}", "the value"
         else:
-            message, what = f"{len(keys)} settings are not known, as {text}: {some_of(keys)}", "the values"
+            message, what = f"{len(keys)} settings are unknown because {text}: {some_of(keys)}", "the values"
         remedy = Reason(text, names).remedy(what)
         yield warning(place or places[keys[0]], Code.unresolved, message, remedy)
 
 
 def some_of(names: Sequence[str]) -> str:
-    """Return the first of several names, and how many there are besides.
+    """Return the first names, and the number of further ones.
 
     >>> some_of(["a", "b"]), some_of("abcdef")
     ('a, b', 'a, b, c and 3 more')
@@ -115,7 +115,7 @@ def some_of(names: Sequence[str]) -> str:
 
 
 class Collector:
-    """Settings while a text is read; a later setting replaces an earlier one of the same key."""
+    """Collects settings while a text is read; a later setting of the same key replaces an earlier one."""
 
     def __init__(self) -> None:
         self.config_name: str | None = None
@@ -133,23 +133,23 @@ class Collector:
         self._lines: dict[str, set[int]] = {}
 
     def add(self, key: str, value: Any, place: Location) -> None:
-        """Note a value; text that refers to another key is looked up at the end."""
+        """Add a value; references to other keys are resolved at the end."""
         if isinstance(value, tuple) and any(isinstance(item, (dict, tuple)) for item in value):
-            reason = Reason("it is a list of lists or of mappings, which is not read")
+            reason = Reason("it is a list of lists or mappings, which is not supported")
             self.leave_open(key, str(value), reason, place)
             return
         self._forget(key, place)
         self._values[key] = value
 
     def leave_open(self, key: str, text: str, reason: Reason, place: Location) -> None:
-        """Note a key whose value is not known, with its text and the reason."""
+        """Add a key with an unknown value, with its text and the reason."""
         self._forget(key, place)
         self._unresolved[key] = text
         self._reasons[key] = reason
 
     def leave_more(self, shown: str, reason: Reason, place: Location) -> None:
-        """Note a part of the text that may set more than is read."""
-        message = f"what {shown!r} adds is not known: {reason.text}"
+        """Add a part of the text that may set more than is read."""
+        message = f"the settings in {shown!r} are unknown: {reason.text}"
         self.warn(reason.place or place, Code.unresolved, message, reason.remedy("the settings"))
         self.incomplete.append(f"{shown}: {reason.text}")
 
@@ -158,11 +158,11 @@ class Collector:
         self.problems.append(Diagnostic(place, code, message, remedy))
 
     def warn(self, place: Location, code: Code, message: str, remedy: str) -> None:
-        """Report a problem that leaves the settings usable."""
+        """Report a warning."""
         self.problems.append(Diagnostic(place, code, message, remedy, Severity.WARNING))
 
     def result(self) -> SettingsText:
-        """Return everything noted so far."""
+        """Return the collected settings."""
         for key, value in list(self._values.items()):
             if isinstance(value, str) and "${" in value:
                 self._follow(key, value)
@@ -192,17 +192,17 @@ class Collector:
         self._lines.setdefault(key, set()).add(place.line)
 
     def _replaced(self) -> Iterator[Diagnostic]:
-        """Yield a warning for the settings that are set twice."""
+        """Yield a warning about settings that are set twice."""
         first, *others = self._twice or [""]
-        message = f"{first} is set twice; this value replaces that of line {self._twice.get(first)}"
+        message = f"{first} is set twice; this value replaces the one in line {self._twice.get(first)}"
         if others:
-            message = f"{len(self._twice)} settings are set twice, and the later value counts: "
+            message = f"{len(self._twice)} settings are set twice; the later values are used: "
             message += some_of([*self._twice])
         if first:
             yield warning(self._places[first], Code.duplicate_key, message, "keep one of the two")
 
     def _follow(self, key: str, text: str) -> None:
-        """Replace a reference to another key by its value."""
+        """Replace a reference to another key with its value."""
         value: Any = text
         for _ in range(_MAX_HOPS):
             reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
@@ -221,11 +221,11 @@ def read_yaml_settings(text: str, shown: str) -> SettingsText:
     r"""Read settings from YAML.
 
     Args:
-        text: a mapping; ``data.train_batch_size: 64`` and ``data: {train_batch_size: 64}`` are the same.
+        text: a mapping; ``data.train_batch_size: 64`` and ``data: {train_batch_size: 64}`` are equivalent.
         shown: the name of the text in messages.
 
     Returns:
-        The settings; everything wrong with the YAML is among ``problems``.
+        The settings; their ``problems`` include those of the YAML.
 
     >>> settings = read_yaml_settings("data:\n  train_batch_size: 64\ntrainer.nnodes: 2\n", "run.yaml")
     >>> settings.values
@@ -250,8 +250,8 @@ def read_yaml_settings(text: str, shown: str) -> SettingsText:
 def _placed_leaves(
     mapping: Mapping[str, Any], node: yaml.Node | None, shown: str, prefix: str = ""
 ) -> Iterator[tuple[str, Any, Location]]:
-    """Yield the values of a nested mapping under dotted keys, and the places of these keys."""
-    # Of a key that is there twice, the last value was read.
+    """Yield the values of a nested mapping by dotted keys, with the places of the keys."""
+    # If a key occurs twice, the last value was read.
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     nodes = {visible(key_node.value): (key_node, value_node) for key_node, value_node in pairs}
     for name, value in mapping.items():
@@ -263,7 +263,7 @@ def _placed_leaves(
 
 
 def leaves(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a nested mapping under dotted keys in their order; a key may come twice.
+    """Yield the values of a nested mapping by dotted keys, in order; a key may occur twice.
 
     >>> list(leaves({"a": {"b": 1}, "a.b": [2, 3]}))
     [('a.b', 1), ('a.b', (2, 3))]
@@ -273,7 +273,7 @@ def leaves(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def dotted(prefix: str, name: str) -> str:
-    """Return a key below another one, or at the top.
+    """Join a key to the section above it, if any.
 
     >>> dotted("data", "train_batch_size"), dotted("", "model_engine")
     ('data.train_batch_size', 'model_engine')

@@ -1,4 +1,4 @@
-"""Find text in a launch script that looks like a setting and was not read."""
+"""Find text in a launch script that looks like a setting but was not read."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from .result import SettingsText
 
-#: A dotted key, in small letters as verl's are, and its value.
+#: A dotted key in lower case, like verl's keys, and its value.
 _SETTING_TEXT = re.compile(
     r"(?<![\w./~$@?&{}-])(?:\+\+?|~)?(?P<key>[a-z_]\w*(?:\.[a-z_]\w*)+)=(?!=)(?P<value>[^\s\\;|&]*)"
 )
-#: A part of verl's configuration that begins as YAML, or one of its keys.
+#: A section or key of verl's configuration in YAML.
 _YAML_LINE = re.compile(
     r"\A\s*(?P<key>(?:actor_rollout_ref|algorithm|critic|data|trainer|reward_model|ray_kwargs)(?:\.[a-z_]\w*)*)\s*:"
     r"(?:\s+(?P<value>\S.*?))?\s*\Z"
@@ -26,7 +26,7 @@ _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 
 
 class _Mention(NamedTuple):
-    """A place of a script that looks like a setting."""
+    """A text in a script that looks like a setting."""
 
     key: str
     value: str
@@ -34,11 +34,10 @@ class _Mention(NamedTuple):
 
 
 def unread_settings(text: str, settings: SettingsText, shown: str) -> tuple[Diagnostic, ...]:
-    r"""Report text of a script that looks like a setting and was not read.
+    r"""Report text of a script that looks like a setting but was not read.
 
-    It may be in a second command, in a function that is never called, or in a text that is written to a file
-    (as YAML too). Comments do not count, nor do branches whose condition does not hold, nor settings set
-    twice, which are reported elsewhere.
+    It may be in a second command, in an unused function, or in text (also YAML) that is written to a file.
+    This ignores comments, branches that do not run, and settings set twice, which are reported elsewhere.
 
     Args:
         text: the script.
@@ -75,21 +74,21 @@ def _mentions(text: str, shown: str) -> Iterator[_Mention]:
 
 
 def _not_read(key: str, mentions: list[_Mention], settings: SettingsText) -> list[_Mention]:
-    """Return the mentions of one key that were not read."""
-    if key not in settings.places:  # or it is a mapping, of which the keys are read
+    """Return the mentions of a key that were not read."""
+    if key not in settings.places:  # or it is a mapping whose keys were read
         inside = {where.line for name, where in settings.places.items() if name.startswith(f"{key}.")}
         return [mention for mention in mentions if mention.place.line not in inside]
     value = str(settings.values[key]).lower() if key in settings.values else None
     others = [
         mention
         for mention in mentions
-        # A value of a variable that gets another one later.
+        # Ignore values of variables that are assigned again later.
         if mention.value.lower() != value and mention.place.line not in settings.assigned
     ]
     elsewhere = [mention for mention in others if mention.place.line not in settings.lines[key]]
     if any(mention.place.line == settings.places[key].line for mention in mentions):
         return elsewhere
-    # It came through a variable: if no mention has its value, it is taken from the last one.
+    # The value came through a variable: if no mention has it, assume the last one.
     return [m for m in elsewhere if m is not others[-1]] if len(others) == len(mentions) else elsewhere
 
 
@@ -98,14 +97,12 @@ def _unread_problem(mentions: list[_Mention]) -> Diagnostic:
     for mention in mentions:
         lines.setdefault(mention.key, mention.place.line)
     if len(lines) == 1:
-        message = (
-            f"{mentions[0].key} is set here and was not read: it is no argument of the command that trains"
-        )
+        message = f"{mentions[0].key} was not read, because it is not an argument of the training command"
     else:
         listed = some_of([f"{key} (line {line})" for key, line in lines.items()])
         message = (
-            f"{len(lines)} settings were not read, as they are no arguments of the command that trains: "
+            f"{len(lines)} settings were not read, because they are not arguments of the training command: "
         )
         message += listed
-    remedy = "if the run had such a setting, add it to the file, or pass it to that command"
+    remedy = "if the run used such a setting, add it to the run file, or pass it to that command"
     return warning(mentions[0].place, Code.unread, message, remedy)

@@ -1,4 +1,4 @@
-"""verl's settings as its users write them: nested YAML, and overrides on the command line."""
+"""Write verl's settings as YAML and as overrides for the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAUNCHER = "python3 -m verl.trainer.main_ppo"
 
 
 def nested_yaml(settings: Mapping[str, Any]) -> str:
-    """Return dotted keys as YAML with one level per dot, in their order."""
+    """Return dotted keys as YAML with one level per dot, in order."""
     tree: dict[str, Any] = {}
     for key, value in settings.items():
         *groups, name = key.split(".")
@@ -28,17 +28,17 @@ def nested_yaml(settings: Mapping[str, Any]) -> str:
 
 
 def flat_yaml(settings: Mapping[str, Any]) -> str:
-    """Return dotted keys as YAML, one a line, in their order."""
+    """Return dotted keys as YAML, one per line, in order."""
     flat = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
     return str(yaml.safe_dump(flat, sort_keys=False, allow_unicode=True, width=200)).rstrip()
 
 
 def overrides(settings: Mapping[str, Any], new: Container[str] = ()) -> list[str]:
-    """Return dotted keys as arguments of verl's launcher, ready for a shell.
+    """Return settings as arguments of verl's launcher, quoted for a shell.
 
     Args:
-        settings: values by key.
-        new: keys that the composed configuration does not have; Hydra requires a plus before them.
+        settings: the values by key.
+        new: the keys that are not in the composed configuration; Hydra requires a plus before them.
     """
     return [
         shlex.quote(f"{'+' if key in new else ''}{key}={_hydra(value)}") for key, value in settings.items()
@@ -46,7 +46,7 @@ def overrides(settings: Mapping[str, Any], new: Container[str] = ()) -> list[str
 
 
 def _hydra(value: Any) -> str:
-    """Write a value in the grammar of Hydra's overrides."""
+    """Return a value in the grammar of Hydra's overrides."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join(_hydra(item) for item in value)}]"
     if value is None:
@@ -57,6 +57,6 @@ def _hydra(value: Any) -> str:
         r"[-+.\d].*|true|false|null|inf|nan", value, re.IGNORECASE
     ):
         return str(value)
-    # Hydra takes a backslash for what it is, unless a quote follows.
+    # To Hydra, a backslash is an ordinary character unless a quote follows.
     escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
     return f"'{escaped}'"

@@ -1,4 +1,4 @@
-"""Components and chain: the figures of the three models, and what holds for every model."""
+"""Components and chain: the figures of the three models, and properties of every model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANALYSIS = read_data([]).analysis
 MODELS = [*ANALYSIS.specifications, *sorted({entry.hf_id for entry in ANALYSIS.architectures})]
 STEPS = list(ANALYSIS.steps)
 
-#: Total, then per GPU after each step, in GB.
+#: The total, then the memory per GPU after each step, in GB.
 TOTALS = {
     "3B": (58.2, 37.2, 29.2, 27.3, 18.7),
     "8B": (117.5, 61.5, 48.7, 45.6, 31.9),
@@ -43,7 +43,7 @@ def test_totals(analysis, name):
 
 
 def test_components_of_3b(analysis):
-    """Worked out by hand from the assumptions: 3e9 parameters, 32 x 2048 tokens, 32 layers of 2560."""
+    """Computed by hand from the assumptions: 3e9 parameters, 32 x 2048 tokens, 32 layers of 2560."""
     start = analyse(analysis, "3B").start
     assert {item.key: item.size for item in start.components} == {
         "parameters": 6e9,
@@ -156,7 +156,7 @@ def test_unknown_step(analysis):
 
 
 def test_nothing_at_all_can_be_shown(analysis):
-    """Every size zero: no share of it is a division."""
+    """With every size zero, nothing is divided by zero."""
     assumed = analysis.assumptions.model_copy(
         update={name: 0 for name in type(analysis.assumptions).model_fields if name.endswith("_bytes")}
         | {"overhead_gb": 0}

@@ -1,4 +1,4 @@
-"""Every figure that was printed, beside what its formula gives."""
+"""Every figure of the original document, compared with the result of its formula."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_figure(analysis, name):
         for item in found
     ] == EXPECTED[name]  # fmt: skip
     assert all(item.is_explained for item in found)
-    # A cause is recorded exactly where the digits that were printed are not those of the formula.
+    # A cause is recorded if and only if the printed digits differ from those of the formula.
     assert [item.agrees for item in found] == [not (item.causes or item.carried) for item in found]
 
 
@@ -68,7 +68,7 @@ def test_the_summary_repeats_the_totals(analysis):
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_carried_causes_are_true(analysis, name):
-    """What was printed follows from the other printed figures, but for the causes recorded for itself."""
+    """Printed figures follow from other printed figures, except for the causes recorded for them."""
     printed = {item.figure: item for item in analysis.printed[name].figures}
     value = {figure: item.value for figure, item in printed.items()}
     overhead, gpus = 2, analyse(analysis, name).gpus
@@ -94,7 +94,7 @@ def test_carried_causes_are_true(analysis, name):
 
 
 def test_what_the_causes_say(analysis):
-    """The arithmetic in the texts of the causes."""
+    """Check the arithmetic in the texts of the causes."""
     values = {
         name: {item.figure: item.value for item in entry.figures} for name, entry in analysis.printed.items()
     }
@@ -116,7 +116,7 @@ def test_no_problem(analysis):
 def test_what_a_remark_says_of_vocabularies(analysis):
     """The registry is the source of its numbers."""
     text = " ".join(analysis.remarks["logits"].text.split())
-    assert "Llama 2 has them, Qwen2.5-7B has 152,064" in text
+    assert "Llama 2 has that many, Qwen2.5-7B has 152,064" in text
     assert (
         analysis.architectures.get("meta-llama/Llama-2-7b-hf").vocab_size
         == analysis.assumptions.vocabulary_size

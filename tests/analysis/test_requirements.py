@@ -1,4 +1,4 @@
-"""How many GPUs: verdicts on what was claimed, and what the counts mean."""
+"""Numbers of GPUs: judgements of the claims, and the derivations of the counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.requirements import judge, power_of_two, smallest_count
 from sphinx_verl_resources.units import GB
 
-#: Level, card, GPUs claimed, by the chain, by the pool, by the printed chain, verdict, what gives the same number.
+#: Level, GPU, claimed number, number by chain, pool and printed chain, judgement, derivations with the same number.
 EXPECTED = {
     "3B": [
         ("minimum", "A100-40GB", 2, 2, 2, 2, "holds", "chain, original chain, pooled"),
@@ -55,7 +55,7 @@ def test_verdicts(analysis, name):
     ("count", "judgement"), [(8, "too few"), (13, "holds"), (16, "holds"), (17, "more than needed")]
 )
 def test_counts_that_are_no_power_of_two(analysis, count, judgement):
-    """32B on 13 cards of 80 GB: 76.5 GB of 77.3 on each."""
+    """32B on 13 GPUs with 80 GB: each uses 76.5 of 77.3 GB."""
     claim = analysis.requirements["32B"].claims[0].model_copy(update={"count": count})
     requirement = analysis.requirements["32B"].model_copy(update={"claims": (claim,)})
     assert judge(analysis, requirement)[0].judgement == judgement
@@ -69,8 +69,8 @@ def test_the_figures_that_decide(analysis):
     assert round(claims[1].limit / GB, 1) == 23.2
     assert [(item.judgement, item.deciding[0], round(item.deciding[1] / GB, 1)) for item in claims[:5]] == [
         ("too few", 4, 39.9),
-        ("never fits", 8, 23.9),  # what more GPUs do not make smaller
-        ("holds", 4, 39.9),  # half of them
+        ("never fits", 8, 23.9),  # the part that more GPUs do not reduce
+        ("holds", 4, 39.9),  # half of the claimed GPUs
         ("never fits", 16, 23.9),
         ("more than needed", 2, 55.9),
     ]

@@ -1,4 +1,4 @@
-"""Figures asked for in words."""
+"""Figures by their names in text."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_value(analysis, text, value):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "names no figure: a model and a figure, for example '8B, after FSDP'"),
-        ("8B", "names no figure"),
+        ("", "unknown figure '': write a model and a figure, for example '8B, after FSDP'"),
+        ("8B", "unknown figure '8B'"),
         ("bach size", "did you mean 'batch size'?"),
         ("8B,", "there is no figure ''"),
         ("9B, total", "there is no model '9B'; the nearest is 8B"),
@@ -70,18 +70,18 @@ def test_value(analysis, text, value):
         ("8B, after FSPD", "did you mean 'FSDP'?"),
         ("8B, saved by magic", "there is no step 'magic'"),
         ("8B, kv cash", "there is no figure 'kv cash'; did you mean 'KV cache'?"),
-        ("8B, total, per GPU", "name one figure, got 'total', 'per GPU'"),
-        ("8B, 16 GPUs", "name one figure, got none"),
+        ("8B, total, per GPU", "expected one figure, got 'total', 'per GPU'"),
+        ("8B, 16 GPUs", "expected one figure, got none"),
         ("8B, 0 GPUs, per GPU", "'0 GPUs': must be from 1 to 100,000"),
         ("8B, 999999999999 GPUs, per GPU", "'999999999999 GPUs': must be from 1 to 100,000"),
         ("8B, 8 GPUs, 16 GPUs, per GPU", "'16 GPUs': given twice"),
         ("8B, 16 GPUs, per GPU, printed", "does not depend on options"),
-        ("7B, total, printed", "nothing is recorded under 'printed' for '7B'; allowed: 3B, 8B, 32B"),
-        ("3B, KV cache after FSDP, printed", "was not printed for 3B"),
-        ("3B, layers, printed", "was not printed for 3B"),
+        ("7B, total, printed", "'printed' has no entry for '7B'; allowed: 3B, 8B, 32B"),
+        ("3B, KV cache after FSDP, printed", "the original document has no 'KV cache after FSDP' for 3B"),
+        ("3B, layers, printed", "the original document has no 'layers' for 3B"),
         ("3B, checkpoint", "'checkpoint' is not recorded for 3B"),
         ("8B, 16 GPUs, total", "the number of GPUs does not change 'total'"),
-        ("8B, hidden size, in GiB", "'hidden size' is no size, so it has no unit"),
+        ("8B, hidden size, in GiB", "'hidden size' is not a size and has no unit"),
         ("8B, batch size", "'batch size' is an assumption and belongs to no model"),
         ("8B, layers after FSDP", "there is no figure 'layers after FSDP'; write a part"),
     ],

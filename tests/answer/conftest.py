@@ -11,7 +11,7 @@ from sphinx_verl_resources.cli.data import read_data
 
 @pytest.fixture(scope="session")
 def ask():
-    """Answer a question; all but the model, the GPUs and their number as for ``Question``."""
+    """Answer a question; further arguments are those of ``Question``."""
     data = read_data([])
 
     def asked(model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):

@@ -1,4 +1,4 @@
-"""Whoever asks the same question gets the same answer, over random questions."""
+"""The same question gets the same answer everywhere, tested with random questions."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ def answered(question):
 
 
 def of(found):
-    """What must be the same everywhere."""
+    """Return the parts of an answer that must be the same everywhere."""
     best = found.best.estimate
     return found.verdict, best.peak, best.low, best.high, best.capacity, best.peak_phase, best.host.total
 
 
 def runs_of(found):
-    """The recorded runs that bear on it."""
+    """Return the relevant recorded runs."""
     return [(run.id, run.word) for run in found.evidence]
 
 
 def same_runs(some, of_all, found, question):
-    """Tell whether the evidence is the same; a command for fewer GPUs has that for fewer GPUs."""
+    """Return whether the evidence is the same; for fewer GPUs it may be a part."""
     return some == of_all if found.gpus == question.gpus else set(some) <= set(of_all)
 
 
@@ -100,7 +100,7 @@ def test_the_command_of_an_answer_has_the_same_answer(question):
 
 
 def printed(*words):
-    """What a command prints for programs."""
+    """Return the JSON that a command prints."""
     output = io.StringIO()
     reads = (f"sphinx_verl_resources.cli.{name}.given_data" for name in ("plan", "estimate"))
     with contextlib.ExitStack() as stack:
@@ -113,18 +113,18 @@ def printed(*words):
 
 
 def figures(result):
-    """What the commands print alike."""
+    """Return the figures that all commands print."""
     names = ("verdict", "peak_gib", "low_gib", "high_gib", "capacity_gib", "host_ram_gib_per_node")
     return {name: result[name] for name in (*names, "measured_runs_of_this_kind", "change")}
 
 
 def runs_in(result):
-    """The recorded runs that they print."""
+    """Return the recorded runs that they print."""
     return [(run, word) for word in WORDS for run in result[word]]
 
 
 def figures_of(found):
-    """The same of an answer of the Python API."""
+    """Return the same figures of an answer from the Python API."""
     best = found.best.estimate
     sizes = (best.peak, best.low, best.high, best.capacity, best.host.total)
     changes = [change_result(change) for change in found.changes]
@@ -172,7 +172,7 @@ def test_a_table_of_fits_has_the_answer_of_the_python_api(question, size):
     st.sampled_from([0, USUAL_RANK]),
 )
 def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, task, rank):
-    """Also where the command answers for more memory sizes, and for GPUs of one size that offer less."""
+    """Also if the command answers for more memory sizes, and for GPUs of one size with less capacity."""
     tables = FewestGpus((memory,), task, (size,)).answer(DATA)
     model = size_models(DATA)[size]
     options = [f"--task={task}", *([f"--lora={rank}"] if rank else [])]
@@ -197,7 +197,7 @@ of_the_form = st.builds(
 
 @given(of_the_form, st.sampled_from(GPUS))
 def test_the_form_has_the_answer_of_the_command_line(question, other):
-    """Also where another GPU of the form shares the cells."""
+    """Also if another GPU of the form shares the cells."""
     answered(question)
     axes = Axes((question.gpus,), (other, question.gpu), (question.response,), (question.lora,))
     cells = compute_grid(question.model, axes, {}, DATA)
@@ -210,7 +210,7 @@ def test_the_form_has_the_answer_of_the_command_line(question, other):
     low, high = (
         float(size.replace(",", "")) for size in re.findall(r"[\d,.]+\d", form.lines["estimated"])[:2]
     )
-    # GPUs that share a cell offer as much to a tenth.
+    # GPUs that share a cell have the same capacity, rounded to a tenth.
     assert low == pytest.approx(planned["low_gib"], abs=0.101)
     assert high == pytest.approx(planned["high_gib"], abs=0.101)
     assert f"with {planned['strategy']};" in form.lines["estimated"]

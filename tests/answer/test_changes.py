@@ -1,4 +1,4 @@
-"""What makes a run fit: single settings, the cheapest combination, more GPUs."""
+"""Changes that make a run fit: single settings, the cheapest combination, more GPUs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def after(request, overrides):
     return attempt(with_change(request, overrides), REGISTRIES)
 
 
-#: A question for each kind of outcome, and how many settings its first change has: 0 for GPUs alone.
+#: A question for each kind of outcome, with the number of settings in its first change: 0 for GPUs alone.
 SINGLE = asked("Qwen/Qwen2.5-7B", 2, "A100-80GB")
 PAIR = asked("Qwen/Qwen2.5-7B", 2, "H100", "PPO")
 MORE = asked("Qwen/Qwen2.5-32B", more={f"{R}.n": 1})
@@ -84,7 +84,7 @@ def test_two_settings_where_one_is_not_enough():
 
 
 def test_three_settings_where_two_are_not_enough():
-    """The advice was once a setting that saves 2 GiB of the 65 that are missing."""
+    """A former version suggested a setting that saves 2 GiB when 65 were missing."""
     (found,) = changes(MORE)
     assert found.overrides.keys() == {BF16, BUDGET, f"{M}.enable_activation_offload"}
     assert (found.verdict, found.cost) == ("fits", "little")
@@ -92,7 +92,7 @@ def test_three_settings_where_two_are_not_enough():
 
 
 def test_a_whole_mini_batch_is_counted_in_tokens():
-    """With smaller micro-batches every GPU keeps whole gradients; those of the critic are large enough."""
+    """With smaller micro-batches every GPU keeps unsharded gradients; the critic's micro-batches are large enough."""
     request = Request("Qwen/Qwen2.5-32B", {}, 8, "H100")
     assert estimate(request, REGISTRIES).settings.critic
     first = changes(request)[0]
@@ -131,7 +131,7 @@ def test_whatever_does_not_surely_fit_is_made_to(verdict, request_):
 
 
 def test_what_the_user_chose_is_changed_but_not_the_question():
-    """A setting can be what is wrong; model, lengths and algorithm are what is wanted."""
+    """Settings may be wrong; model, lengths and algorithm are what the user wants."""
     request = SINGLE.having({BF16: "fp32", BUDGET: 2048})
     assert changes(request)[0].overrides == {BF16: "bfloat16"}
     wanted = ("data.", "algorithm.", f"{M}.path", f"{M}.lora_rank", f"{A}.use_kl_loss", f"{A}.ppo_mini_batch")
@@ -177,7 +177,7 @@ def test_the_first_pair_is_the_cheapest():
 
 
 def test_the_gentlest_step_is_taken():
-    """A token budget is halved no further than needed, and engines are as small as before."""
+    """A token budget is halved no further than needed, and the engine's memory is unchanged."""
     lengths = {"data.max_response_length": 8192, f"{A}.ppo_mini_batch_size": 8}
     request = asked("Qwen/Qwen2.5-0.5B", more={BUDGET: 200_000, BF16: "bf16", **lengths})
     found = next(change for change in changes(request) if change.overrides.keys() == {BUDGET})
@@ -265,7 +265,7 @@ def test_what_is_told_is_so(request):
 
 @pytest.mark.parametrize("given", [{"enforce_eager": True, "gpu_memory_utilization": 0.7}, {}])
 def test_with_a_change_the_engine_starts(given):
-    """Less memory elsewhere does not give the engine's cache room for a sequence."""
+    """Saving memory elsewhere does not give the engine's cache room for a sequence."""
     overrides = {f"actor_rollout_ref.rollout.{key}": value for key, value in given.items()}
     question = Question("Qwen/Qwen2.5-7B", 1, "RTX3090", lora=8, overrides=overrides)
     found = answer(question, DATA)

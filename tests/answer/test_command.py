@@ -1,4 +1,4 @@
-"""The command of an answer: complete, in an order, and as Hydra takes it."""
+"""The command of an answer: complete, in order, and valid for Hydra."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def test_a_critic_has_keys_only_where_there_is_one(command):
     assert "critic." not in command(overrides={"critic.fsdp.param_offload": True})
     words = command(task="PPO").split()
     assert "critic.model.path=Qwen/Qwen2.5-7B" in words
-    # Only a dataclass has it: verl/workers/config/critic.py:89 at 1dda039b9.
+    # Only a dataclass has this key: verl/workers/config/critic.py:89 at 1dda039b9.
     assert [word for word in words if word.startswith("+critic.ppo_infer_max_token_len_per_gpu=")]
 
 
 def test_micro_batches_that_nothing_sets_are_in_the_command(data):
-    """verl refuses a run without: verl/utils/config.py:141 at 1dda039b9."""
+    """verl rejects a run without one: verl/utils/config.py:141 at 1dda039b9."""
 
     def words_of(**config):
         config = {key.replace("__", "."): value for key, value in config.items()}

@@ -1,4 +1,4 @@
-"""The recorded runs that bear on a question: which, and in which order."""
+"""The recorded runs relevant to a question, and their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEVEN = "Qwen/Qwen2.5-7B"
 H800 = "qwen2-7b-grpo-2xh800"
 
 
-#: The recorded runs that ran or were reported, on GPUs whose memory is known, with what they needed.
+#: The recorded runs that ran or were reported, on GPUs with known memory, with their needs.
 THAT_RAN = {
     run.id: (run, needs)
     for run, needs in needs_of_runs(DATA.catalog, DATA.registries)
@@ -76,7 +76,7 @@ def test_the_nearest_run_comes_first_within_each_word(data):
     assert [run.word for run in found] == sorted(
         (run.word for run in found), key=["ran", "reported", "claimed"].index
     )
-    assert found[0].id == H800  # ran, though on fewer GPUs of another kind
+    assert found[0].id == H800  # ran, although on fewer GPUs of another type
     reported = [run.gpus.count for run in found if run.word == "reported"]
     assert reported == sorted(reported, reverse=True)
 
@@ -122,7 +122,7 @@ def test_a_mean_response_says_that_responses_were_longer(data):
 
 
 def test_every_run_with_known_memory_bears_on_its_own_question(data):
-    """What a run needed is compared with itself."""
+    """A run's needs are compared with themselves."""
     known = [needs for _, needs in needs_of_runs(data.catalog, data.registries) if needs.memory_gb]
     assert len(known) > 40
     assert all(needs.bears_on(needs) for needs in known)
@@ -132,7 +132,7 @@ def test_every_run_with_known_memory_bears_on_its_own_question(data):
 
 
 def question_of(run, needs, gpus, gpu):
-    """The question whose answer the run is."""
+    """Return the question that the run answers."""
     overrides = {"actor_rollout_ref.hybrid_engine": False} if needs.separate else {}
     if needs.eight_bit:
         overrides["actor_rollout_ref.rollout.quantization"] = "fp8"
@@ -144,7 +144,7 @@ def question_of(run, needs, gpus, gpu):
 
 @pytest.mark.parametrize("run_id", THAT_RAN)
 def test_no_recorded_run_is_contradicted(data, run_id):
-    """Neither on its own GPUs, nor on more, nor on others of the same memory."""
+    """Not on its own GPUs, nor on more, nor on others with the same memory."""
     run, needs = THAT_RAN[run_id]
     alike = [gpu.name for gpu in data.gpus if (gpu.memory_gb, gpu.vendor) == (needs.memory_gb, needs.vendor)]
     for gpus, gpu in {(needs.gpus, needs.gpu), (2 * needs.gpus, needs.gpu), (needs.gpus, alike[-1])}:

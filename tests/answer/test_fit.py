@@ -28,7 +28,7 @@ def table():
 
 
 def cell_of(count, *evidence, gpu="H100", model=MODEL):
-    """The cell of an answer with this evidence."""
+    """Return the cell of an answer with this evidence."""
     found = answer(Question(model, count, gpu), DATA)
     runs = (RUNS[run].model_copy(update={"kind": KINDS[word], "evidence": ()}) for run, word in evidence)
     object.__setattr__(found, "evidence", tuple(runs))
@@ -91,7 +91,7 @@ def test_models_that_are_used_come_once_each_and_the_smallest_first():
     assert sizes == sorted(sizes)
     assert len(set(map(figures, found))) == len(found) > 30
     assert {figures(run.model) for run in RUNS.values()} <= set(map(figures, found))
-    # Qwen2 has the figures of Qwen2.5, and fewer runs; no script of verl loads Llama 2.
+    # Qwen2 has the same figures as Qwen2.5, and fewer runs; no script of verl loads Llama 2.
     assert "Qwen/Qwen2.5-7B" in found
     assert not {"Qwen/Qwen2-7B", "meta-llama/Llama-2-70b-hf"} & set(found)
 

@@ -1,4 +1,4 @@
-"""The grid of the form: its cells are answers, in the order in which the form counts."""
+"""The grid of the form: its cells are answers, in the form's order."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def cells():
 
 
 def asked(run, gpu, model=MODEL):
-    """The question of a combination, asked by itself."""
+    """Answer the question of one combination alone."""
     count, lora, response = run
     return Question(model, count, gpu, lora=lora, response=response)
 
 
 def cell_of(cells, number, gpu):
-    """The numbers of a cell."""
+    """Return the numbers of a cell."""
     place = number * (max(cells.gpus) + 1) + cells.gpus[AXES.gpus.index(gpu)]
     return {name: column[place] for name, column in cells.columns.items()}
 
@@ -83,7 +83,7 @@ def test_gpus_that_offer_the_same_memory_share_their_cells(cells):
 
 
 def test_where_no_run_bears_on_the_question_the_smallest_is_named(data):
-    """As the table of the fewest GPUs does, whose sequences are shorter and whose GPUs are more."""
+    """As in the table of the fewest GPUs, which has shorter sequences and more GPUs."""
     data.run("short", model=MODEL, gpus={"count": 2, "type": "H100"})
     records = read_data([data.path])
     (table,) = FewestGpus((80,), "GRPO", ("7B",)).answer(records)
@@ -103,7 +103,7 @@ def test_a_cell_without_an_estimate_says_why():
     found = compute_grid(MODEL, axes, TP, DATA)
     assert [verdict >= len(VERDICTS) for verdict in found.columns["verdict"]] == [True, True, False, False]
     (reason,) = found.reasons
-    assert reason.endswith("tensor_model_parallel_size: it is 4, which does not divide the 2 GPUs")
+    assert reason.endswith("tensor_model_parallel_size: 4 does not divide the 2 GPUs")
     assert found.columns["high"][0] == 0
     assert found.errors == ()
 
@@ -111,7 +111,7 @@ def test_a_cell_without_an_estimate_says_why():
 def test_without_any_estimate_there_are_errors():
     found = compute_grid(SMALL, replace(AXES, counts=(8,)), TP, DATA)
     (error,) = found.errors
-    assert "which does not divide the model's 14 attention heads" in error.message
+    assert "does not divide the model's 14 attention heads" in error.message
 
 
 def test_a_number_of_gpus_of_which_some_are_of_no_use_says_how_many_it_takes():

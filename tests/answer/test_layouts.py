@@ -1,4 +1,4 @@
-"""The search for the best layout, against every layout there is."""
+"""The search for the best layout, compared with every possible layout."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OFFLOADED = {
 
 
 def every_layout(question, budgets):
-    """Every layout of a question: each is asked for by settings that leave nothing to search."""
+    """Yield every layout of a question, each from settings that leave nothing to search."""
     for backend, levels in OFFLOADED.items():
         sizes = product((1, 2, 4, 8, 16), (1, 2, 4, 8)) if backend == "megatron" else [(1, 1)]
         for (pipeline, tensor), level, budget in product(sizes, levels, budgets):
@@ -100,7 +100,7 @@ def test_the_best_is_the_best_of_all_layouts(question):
     best = best_of(on_all)
     assert found.fits is best.fits is True
     assert rank(found)[:2] == rank(best)[:2]
-    # Stages are not quite equal, and their order follows from their mean.
+    # Stages are not quite equal, and the order uses their mean.
     assert rank(found)[2] <= 1.02 * rank(best)[2]
 
 
@@ -134,7 +134,7 @@ def test_nothing_is_offloaded_where_it_fits_so(ask):
     found = ask("Qwen/Qwen2.5-0.5B")
     assert (found.best.offloads, found.best.offloaded) == (0, ())
     assert found.fsdp.token_budget == found.megatron.token_budget == 16384
-    assert found.megatron.name == "Megatron"  # parts that nothing needs make it slower
+    assert found.megatron.name == "Megatron"  # unnecessary parts make it slower
 
 
 def test_offloading_has_words(ask):
@@ -163,7 +163,7 @@ def test_what_is_given_is_kept(ask, keys, gpus):
         kept = {
             key: value
             for key, value in overrides.items()
-            if not (layout.is_megatron and ".fsdp_config." in key)  # it does not read them
+            if not (layout.is_megatron and ".fsdp_config." in key)  # Megatron does not read these
         }
         assert {**layout.request.config, **kept} == dict(layout.request.config)
 
@@ -201,7 +201,7 @@ def test_the_longest_response_is_that_of_the_checkpoint_that_is_named(ask):
 
 
 def test_settings_of_one_backend_choose_it(ask):
-    """The other backend would leave them out of its command."""
+    """The other backend would omit them from its command."""
     for key, megatron in ((f"{A}.fsdp_config.param_offload", False), (f"{A}.megatron.param_offload", True)):
         found = ask(overrides={key: True})
         assert found.best.is_megatron is megatron
@@ -210,7 +210,7 @@ def test_settings_of_one_backend_choose_it(ask):
 
 
 def test_the_engine_is_spread_further_where_its_weights_do_not_fit_beside_others(ask):
-    """More memory alone would have given each GPU more of the engine's weights, too much to take new ones."""
+    """More memory alone would give each GPU more of the engine's weights, too many for weight sync."""
     asked = {"model": "Qwen/Qwen3-VL-2B-Instruct", "prompt": 4096, "response": 2048, "task": "DAPO"}
     tensors = {layout.estimate.settings.rollout.tensor for layout in ask(gpu="T4", **asked).layouts.all}
     assert tensors == {1, 2, 4}
@@ -248,7 +248,7 @@ def test_the_engine_gets_what_its_cache_needs_to_start(ask, asked, tensor, share
 
 
 def test_a_token_budget_can_hold_a_whole_mini_batch(ask):
-    """FSDP of verl v0.9 keeps undivided gradients from the second micro-batch on."""
+    """FSDP in verl v0.9 keeps unsharded gradients from the second micro-batch on."""
     found = ask("Qwen/Qwen2.5-72B", 32, task="PPO", overrides={"critic.enable": False})
     of_last, *_ = [layout for layout in found.layouts.all if not layout.is_megatron and layout.fits]
     assert of_last.token_budget * 2 > 256 * 1024 / 32
@@ -257,9 +257,9 @@ def test_a_token_budget_can_hold_a_whole_mini_batch(ask):
 @pytest.mark.parametrize(
     ("model", "gpu", "changes", "fewer", "more"),
     [
-        # 9 GPUs cannot share out the weights of the rollout engine.
+        # 9 GPUs cannot divide the weights of the rollout engine.
         ("Qwen/Qwen2.5-32B", "H100", {}, 8, 9),
-        # Two replicas need buffers to talk to each other.
+        # Two replicas need buffers for communication.
         ("mistralai/Mixtral-8x22B-v0.1", "A100-40GB", {}, 64, 256),
         ("Qwen/Qwen2.5-3B-Instruct", "T4", {}, 8, 17),
     ],

@@ -1,4 +1,4 @@
-"""How far the settings of an answer go: the largest token budget, the longest response."""
+"""The limits of an answer's settings: the largest token budget, the longest response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More GPUs, more memory and shorter sequences never turn a yes into a no."""
+"""More GPUs, more memory or shorter sequences never turn a run that fits into one that does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many measured runs an estimate has, and whether it asks for less than any recorded run."""
+"""The number of measured runs behind an estimate, and estimates below every recorded run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def data():
     ],
 )
 def test_measured_runs_of_the_same_kind(data, model, config, version, runs, error):
-    """By backend, time of verl, full or adapters, dense or experts."""
+    """By backend, time of verl, full fine-tuning or adapters, dense or experts."""
     found = answer_settings(Request(model, config, gpus=8, gpu="H200", version=version), data).trust
     assert (found.measured_runs, found.mean_error) == (runs, error)
 

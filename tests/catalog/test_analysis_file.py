@@ -1,4 +1,4 @@
-"""analysis.yaml and config_keys.yaml: what is wrong with them is said with its place, and what is good is used."""
+"""analysis.yaml and config_keys.yaml: problems are reported with their places, and valid entries are used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIGURE = "printed:\n  - name: {}\n    figures:\n      - {{{}}}\n"
 
 @pytest.fixture
 def load(data, monkeypatch):
-    """The analysis with a file of one's own, and its problems as they are printed."""
+    """The analysis with a user's file, and its printed problems."""
     monkeypatch.chdir(data.path.parent)
 
     def loaded(text, name="analysis.yaml"):
@@ -37,18 +37,18 @@ def load(data, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("assumptions: [", "1:15: ERROR: a value is missing before this place"),
+        ("assumptions: [", "1:15: ERROR: a value is missing here"),
         ("specifications:\n  - name: [3B\n", "2:11: ERROR: the bracket that opens here is not closed"),
-        ("", "1:1: ERROR: the file is empty; a file of this kind begins with the key 'assumptions' [verl.file_empty]"),
+        ("", "1:1: ERROR: the file is empty; begin the file with the key 'assumptions' [verl.file_empty]"),
         ("- a\n", "1:1: ERROR: expected keys and values, got a list; its keys are assumptions, specifications,"),
         ("assumption: {}\n", "1:1: ERROR: unknown key 'assumption'; did you mean 'assumptions'? [verl.unknown_key]"),
         ("assumptions: {batch_size: 0}\n", "1:27: ERROR: assumptions.batch_size: must be at least 1, got '0'"),
         ("assumptions: {batch_size: many}\n", "1:27: ERROR: assumptions.batch_size: expected a whole number, got the text 'many'"),
         ("assumptions: {bach_size: 1}\n", "1:15: ERROR: unknown key 'bach_size'; did you mean 'batch_size'?"),
         ("assumptions: 3\n", "1:14: ERROR: assumptions: expected keys and values, got"),
-        ("specifications:\n  - {name: 12B, parameters: 12}\n", "2:5: ERROR: specifications.0: hidden_size, layers missing; or name a checkpoint with 'model' [verl.missing_key]"),
-        ("specifications:\n  - {name: 12B, model: Qwen/Qwen3-8B, layers: 3}\n", "2:5: ERROR: specifications.0: either 'model', or parameters"),
-        ("specifications:\n  - {name: 12B, model: Qwen/Qwen3-8}\n", "2:24: ERROR: specifications.0.model: unknown checkpoint 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? If not, add it to architectures.yaml [verl.unknown_model]"),
+        ("specifications:\n  - {name: 12B, parameters: 12}\n", "2:5: ERROR: specifications.0: hidden_size, layers missing; add them, or set 'model' [verl.missing_key]"),
+        ("specifications:\n  - {name: 12B, model: Qwen/Qwen3-8B, layers: 3}\n", "2:5: ERROR: specifications.0: give either 'model' or parameters"),
+        ("specifications:\n  - {name: 12B, model: Qwen/Qwen3-8}\n", "2:24: ERROR: specifications.0.model: unknown model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? If not, add it to architectures.yaml [verl.unknown_model]"),
         (SPEC + SPEC[16:], "3:5: ERROR: '13B' is also a name of entry 1 of 'specifications'"),
         (STEP.format("parameter", "divide_by: 2"), "2:44: ERROR: steps.0.components.0: unknown value 'parameter'; did you mean 'parameters'?"),
         (STEP.format("", "divide_by: 2"), "2:43: ERROR: steps.0.components: expected at least one item"),
@@ -56,7 +56,7 @@ def load(data, monkeypatch):
         (STEP.format("parameters", "divide_by: gpu"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got 'gpu'"),
         (STEP.format("parameters", "divide_by: 0.5"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got '0.5'"),
         (STEP.format("parameters", "multiply_by: 1.5"), "2:70: ERROR: steps.0.multiply_by: must be at most 1"),
-        (STEP.format("parameters", "divide_by: 2, multiply_by: 0.5"), "2:5: ERROR: steps.0: a step needs either 'divide_by' or 'multiply_by', and not both"),
+        (STEP.format("parameters", "divide_by: 2, multiply_by: 0.5"), "2:5: ERROR: steps.0: a step needs either 'divide_by' or 'multiply_by', not both"),
         (FIGURE.format("8B", "figure: totl, value: 1"), "4:18: ERROR: printed.0.figures.0.figure: unknown name 'totl'; did you mean 'total'?"),
         (FIGURE.format("8B", "figure: fspd.total, value: 1"), "4:18: ERROR: printed.0.figures.0.figure: unknown name 'fspd'; did you mean 'fsdp'?"),
         (FIGURE.format("8B", "figure: fsdp.hidden-size, value: 1"), "4:18: ERROR: printed.0.figures.0.figure: unknown name 'hidden-size'"),
@@ -67,7 +67,7 @@ def load(data, monkeypatch):
         (REMARK.format("activation"), "2:23: ERROR: remarks.0.about.0: unknown name 'activation'; did you mean 'activations'?"),
         ("priorities:\n  - {name: fsdq, advice: a, reason: b}\n", "2:12: ERROR: priorities.0.name: unknown name 'fsdq'; did you mean 'fsdp'?"),
         ("commands:\n  - {name: a, purpose: b, command: 'c\n\n      d'}\n", "2:36: ERROR: commands.0.command: expected one line without tabs"),
-        ("configurations:\n  - {name: 8B, settings: {a.b: 1, a.b.c: 2}}\n", "2:5: ERROR: configurations.0: 'a.b' has a value and keys below it"),
+        ("configurations:\n  - {name: 8B, settings: {a.b: 1, a.b.c: 2}}\n", "2:5: ERROR: configurations.0: 'a.b' has both a value and keys below it"),
     ],
 )  # fmt: skip
 def test_errors(load, text, message):
@@ -79,11 +79,11 @@ def test_errors(load, text, message):
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("actor_rollout_ref.actor.megatron.grad_offload", "is ignored by verl; Stored and never read"),
-        ("actor_rollout_ref.actor.ppo_micro_batch_size", "is deprecated; write 'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu'"),
-        ("actor_rollout_ref.rollout.update_weights_bucket_megabytes", "has another name now; write 'actor_rollout_ref.rollout.checkpoint_engine."),
+        ("actor_rollout_ref.actor.megatron.grad_offload", "is ignored by verl; Stored but never read"),
+        ("actor_rollout_ref.actor.ppo_micro_batch_size", "is deprecated; use 'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu'"),
+        ("actor_rollout_ref.rollout.update_weights_bucket_megabytes", "was renamed; use 'actor_rollout_ref.rollout.checkpoint_engine."),
         ("actor_rollout_ref.rollout.gpu_memory_utilisation", "did you mean 'actor_rollout_ref.rollout.gpu_memory_utilization'?"),
-        ("nothing.like.it", "verl has no key 'nothing.like.it' that is known here; correct it, or add it to config_keys.yaml"),
+        ("nothing.like.it", "unknown key 'nothing.like.it' of verl's configuration; correct it, or add it to config_keys.yaml"),
     ],
 )  # fmt: skip
 def test_keys_that_verl_does_not_take(load, key, message):

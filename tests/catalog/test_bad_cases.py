@@ -1,4 +1,4 @@
-"""What is wrong with cases: each has one line, and keeps no other case from use."""
+"""Problems of cases: each gives one line, and the other cases stay usable."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def case_with(lines: str) -> str:
     return "- id: a\n  model: m\n" + "".join(f"  {line}\n" for line in lines.splitlines())
 
 
-#: What makes a case unusable, and the one line that says so.
+#: Mistakes that make a case unusable, with the message.
 ERRORS = {
     "no model": (
         "- id: a\n  config: {}\n",
-        "1:3: ERROR: the key 'model' is missing; Checkpoint: a name of an entry of architectures.yaml; for example model: Qwen/Qwen2.5-7B-Instruct [verl.missing_key]",
+        "1:3: ERROR: the key 'model' is missing; Hugging Face name of the model, as in architectures.yaml; for example model: Qwen/Qwen2.5-7B-Instruct [verl.missing_key]",
     ),
     "misspelt model": (
         "- id: a\n  modle: m\n  config: {}\n",
@@ -33,7 +33,7 @@ ERRORS = {
     ),
     "no settings": (
         case_with("outcome: fits"),
-        "1:3: ERROR: the case says nothing that determines memory; add 'config' with keys of verl, or 'training' for a "
+        "1:3: ERROR: the case has no settings that determine memory; add 'config' with keys of verl's configuration, or 'training' for a "
         "plain training run [verl.missing_key]",
     ),
     "a text for a case": (
@@ -52,11 +52,11 @@ ERRORS = {
     ),
     "a nested setting of two lines": (
         case_with('config:\n  a: {b: "x\\ny"}'),
-        "4:12: ERROR: config.a.b: expected one line without tabs in it and without spaces around it [verl.wrong_value]",
+        "4:12: ERROR: config.a.b: expected one line without tabs and without spaces around it [verl.wrong_value]",
     ),
     "a setting twice": (
         case_with("config:\n  a.b: 1\n  a: {b: 2}"),
-        "4:5: ERROR: config: duplicate key 'a.b', with dots and nested; keep one of the two [verl.duplicate_key]",
+        "4:5: ERROR: config: duplicate key 'a.b', dotted and nested; keep one of the two [verl.duplicate_key]",
     ),
     "a key twice": (
         case_with("config:\n  a.b: 1\n  a.b: 2"),
@@ -138,7 +138,7 @@ def test_an_error_beside_an_unknown_key():
 def test_a_measured_case_without_a_figure_is_doubtful():
     cases = read("- {id: a, model: m, config: {}, outcome: measured}\n")
     assert [str(problem) for problem in cases.diagnostics] == [
-        "cases/a.yaml:1:42: WARNING: the outcome is 'measured', and no figure is given; add measured: {gib: …, counter: …} "
+        "cases/a.yaml:1:42: WARNING: the outcome is 'measured', but no figure is given; add measured: {gib: …, counter: …} "
         "[verl.missing_key]"
     ]
     assert list(cases.by_id) == ["a"]
@@ -147,10 +147,10 @@ def test_a_measured_case_without_a_figure_is_doubtful():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "1:1: ERROR: the file is empty; a file of this kind is a list, each item of which begins with '- id:' [verl.file_empty]"),
-        ("id: a\nmodel: m\n", "1:1: ERROR: expected a list, got keys and values; a file of this kind is a list, each item of which begins with '- id:' [verl.wrong_type]"),
-        ("nothing", "1:1: ERROR: expected a list, got the text 'nothing'; a file of this kind is a list, each item of which begins with '- id:' [verl.wrong_type]"),
-        ("- &x {id: a}\n- *x\n", "1:3: ERROR: the anchor '&x' is not read; write the values out; data files do without anchors, aliases, merge keys, tags and second documents [verl.yaml_feature]"),
+        ("", "1:1: ERROR: the file is empty; write a list of cases, each beginning with '- id:' [verl.file_empty]"),
+        ("id: a\nmodel: m\n", "1:1: ERROR: expected a list, got keys and values; write a list of cases, each beginning with '- id:' [verl.wrong_type]"),
+        ("nothing", "1:1: ERROR: expected a list, got the text 'nothing'; write a list of cases, each beginning with '- id:' [verl.wrong_type]"),
+        ("- &x {id: a}\n- *x\n", "1:3: ERROR: the anchor '&x' is not read; write the values out; data files do not support anchors, aliases, merge keys, tags and several documents [verl.yaml_feature]"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_list(text, message):
@@ -193,7 +193,7 @@ named = st.fixed_dictionaries(
         for name in Case.model_fields
     },
 )  # fmt: skip
-#: Mostly cases that could be ones, with whatever in their fields.
+#: Mostly plausible cases, with random values in their fields.
 anything = st.lists(
     values | named | named.map(lambda fields: {"id": "x", "model": "m", "config": {}, **fields}), max_size=4
 )

@@ -1,4 +1,4 @@
-"""Files that are too large, hold too many mistakes, have another name, or are none."""
+"""Files that are too large, have too many mistakes or a wrong name, or are not files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def test_a_flood_of_problems_is_cut_short(data, make_run_text):
     data.write("runs/a.yaml", make_run_text() + "".join(f"k{index}: 1\n" for index in range(4000)))
     problems = [str(problem) for problem in listed(data.load().diagnostics)]
     assert len(problems) == 51
-    assert "3950 more problems are not listed; mend the others first" in problems[-1]
+    assert "3950 more problems are not listed; fix the others first" in problems[-1]
     data.write("runs/a.yaml", "\x01\n" * 100_000)
     assert len(data.problems()) == 50
 
@@ -33,8 +33,8 @@ def test_a_key_many_times(data, make_run_text):
 def test_twenty_megabytes_are_not_read(data):
     data.write("runs/a.yaml", b"# " + b"x" * 20_000_000)
     assert data.problems() == [
-        "data/runs/a.yaml:1:1: ERROR: the file is larger than 1 MiB and was not read; a run file takes a few "
-        "kilobytes [verl.file_too_large]"
+        "data/runs/a.yaml:1:1: ERROR: the file is larger than 1 MiB and was not read; split it; a run file has "
+        "a few kilobytes [verl.file_too_large]"
     ]
 
 
@@ -44,7 +44,7 @@ def test_names_that_are_never_read(data, make_run_text):
     data.write("runs/README.md", "x")
     data.write("b.yaml", make_run_text())
     assert data.problems() == [
-        "data/b.yaml:1:1: WARNING: the file 'b.yaml' is not read; a run belongs into the folder 'runs' "
+        "data/b.yaml:1:1: WARNING: the file 'b.yaml' is not read; put run files into the folder 'runs' "
         "[verl.file_unexpected]",
         "data/runs/a.yml:1:1: WARNING: the file 'a.yml' is not read; a run file is named <id>.yaml "
         "[verl.file_unexpected]",

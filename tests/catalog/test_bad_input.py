@@ -124,7 +124,7 @@ CASES = {
     ),
     "unknown model": (
         replaced("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instrukt"),
-        "data/runs/a.yaml:4:8: ERROR: model: unknown checkpoint 'Qwen/Qwen2.5-7B-Instrukt'; did you mean "
+        "data/runs/a.yaml:4:8: ERROR: model: unknown model 'Qwen/Qwen2.5-7B-Instrukt'; did you mean "
         "'Qwen/Qwen2.5-7B-Instruct'? If not, add it to architectures.yaml [verl.unknown_model]",
     ),
     "id unlike the file name": (
@@ -149,16 +149,16 @@ CASES = {
     ),
     "link with a password": (
         RUN + "evidence: [{kind: log, url: 'https://me:secret@example.org/'}]\n",
-        "data/runs/a.yaml:9:29: ERROR: evidence.0.url: an address must not carry a user name or password [verl.bad_url]",
+        "data/runs/a.yaml:9:29: ERROR: evidence.0.url: an address must not contain a user name or password [verl.bad_url]",
     ),
     "e-mail address": (
         RUN + "contributor: {name: someone@example.org}\n",
-        "data/runs/a.yaml:9:21: ERROR: contributor.name: e-mail addresses are not published; name the person and link a "
+        "data/runs/a.yaml:9:21: ERROR: contributor.name: e-mail addresses are not allowed; give a name, and link a public "
         "profile [verl.email_address]",
     ),
     "path out of the repository": (
         RUN + "script: {ref: abc1234, path: ../../etc/passwd}\n",
-        "data/runs/a.yaml:9:30: ERROR: script.path: expected a path from the top of verl's repository, got "
+        "data/runs/a.yaml:9:30: ERROR: script.path: expected a path relative to the root of verl's repository, got "
         "'../../etc/passwd' [verl.wrong_value]",
     ),
     "number for a commit": (
@@ -168,23 +168,23 @@ CASES = {
     ),
     "not a date": (
         RUN + "added: 12.06.2025\n",
-        "data/runs/a.yaml:9:8: ERROR: added: expected a date as 2025-06-12, got '12.06.2025' [verl.wrong_value]",
+        "data/runs/a.yaml:9:8: ERROR: added: expected a date such as 2025-06-12, got '12.06.2025' [verl.wrong_value]",
     ),
     "a day that does not exist": (
         RUN + "added: 2025-02-30\n",
-        "data/runs/a.yaml:9:8: ERROR: added: expected a date as 2025-06-12, got '2025-02-30' [verl.wrong_value]",
+        "data/runs/a.yaml:9:8: ERROR: added: expected a date such as 2025-06-12, got '2025-02-30' [verl.wrong_value]",
     ),
     "evidence without a place": (
         RUN + "evidence: [{kind: log}]\n",
-        "data/runs/a.yaml:9:12: ERROR: evidence.0: evidence needs either 'url' or 'ref', and not both [verl.wrong_value]",
+        "data/runs/a.yaml:9:12: ERROR: evidence.0: evidence needs either 'url' or 'ref', not both [verl.wrong_value]",
     ),
     "a word in place of something to come": (
         RUN + "contributor: {name: TODO}\n",
-        "data/runs/a.yaml:9:21: ERROR: contributor.name: TODO is still to be filled in; fill it in, or remove the key [verl.todo]",
+        "data/runs/a.yaml:9:21: ERROR: contributor.name: the value is still TODO; fill it in, or remove the key [verl.todo]",
     ),
     "an address to come": (
         RUN + "evidence: [{kind: log, url: TODO}]\n",
-        "data/runs/a.yaml:9:29: ERROR: evidence.0.url: TODO is still to be filled in; fill it in, or remove the key [verl.todo]",
+        "data/runs/a.yaml:9:29: ERROR: evidence.0.url: the value is still TODO; fill it in, or remove the key [verl.todo]",
     ),
     "a number in quotes": (
         RUN + 'measured: {gib: "71.3"}\n',
@@ -205,7 +205,7 @@ CASES = {
     ),
     "nothing measured": (
         RUN + "measured: {counter: device}\n",
-        "data/runs/a.yaml:9:11: ERROR: measured: measured needs at least one figure, for example 'gib' "
+        "data/runs/a.yaml:9:11: ERROR: measured: 'measured' needs at least one figure, for example 'gib' "
         "[verl.missing_key]",
     ),
     "a setting that is a mapping": (
@@ -220,8 +220,8 @@ CASES = {
     ),
     "a tested run without a tag": (
         replaced("tag: MIN", "tag: null"),
-        "data/runs/a.yaml:3:6: ERROR: tag is null, but the run counts as tested; name it, or say with "
-        "'kind: stated' or 'kind: measured' what the row rests on [verl.untested_claim]",
+        "data/runs/a.yaml:3:6: ERROR: tag is null, but the run's kind is 'tested'; fill it in, or write "
+        "'kind: stated' or 'kind: measured' [verl.untested_claim]",
     ),
     "a commit that climbs": (
         RUN + "script: {ref: main/../../x, path: a.sh}\n",
@@ -230,12 +230,12 @@ CASES = {
     ),
     "a hidden second line": (
         RUN + 'contributor: {name: "a\\r\\r.. raw:: html"}\n',
-        "data/runs/a.yaml:9:21: ERROR: contributor.name: expected one line without tabs in it and without spaces around "
+        "data/runs/a.yaml:9:21: ERROR: contributor.name: expected one line without tabs and without spaces around "
         "it [verl.wrong_value]",
     ),
     "an e-mail address in a setting": (
         RUN + "settings:\n  data.x: someone@example.org\n",
-        "data/runs/a.yaml:10:11: ERROR: settings.data.x: e-mail addresses are not published; name the person and link a "
+        "data/runs/a.yaml:10:11: ERROR: settings.data.x: e-mail addresses are not allowed; give a name, and link a public "
         "profile [verl.email_address]",
     ),
     "a tag character": (
@@ -244,20 +244,20 @@ CASES = {
     ),
     "a backslash in quotes": (
         RUN + 'label: "C:\\path"\n',
-        "data/runs/a.yaml:9:11: ERROR: a backslash that means nothing here; double it, or use single quotes "
+        "data/runs/a.yaml:9:11: ERROR: invalid escape sequence; double the backslash, or use single quotes "
         "[verl.yaml_syntax]",
     ),
     "an empty file": (
         "",
-        "data/runs/a.yaml:1:1: ERROR: the file is empty; a file of this kind begins with the key 'id' [verl.file_empty]",
+        "data/runs/a.yaml:1:1: ERROR: the file is empty; begin the file with the key 'id' [verl.file_empty]",
     ),
     "a comment only": (
         "# nothing\n",
-        "data/runs/a.yaml:1:1: ERROR: the file is empty; a file of this kind begins with the key 'id' [verl.file_empty]",
+        "data/runs/a.yaml:1:1: ERROR: the file is empty; begin the file with the key 'id' [verl.file_empty]",
     ),
     "a mark of YAML only": (
         "---   ",
-        "data/runs/a.yaml:1:1: ERROR: the file is empty; a file of this kind begins with the key 'id' [verl.file_empty]",
+        "data/runs/a.yaml:1:1: ERROR: the file is empty; begin the file with the key 'id' [verl.file_empty]",
     ),
     "a key twice": (
         RUN + "id: a\n",
@@ -265,7 +265,7 @@ CASES = {
     ),
     "a script that says something else": (
         RUN + "script: {ref: abc1234, path: examples/tuning/7b/qwen2-7b_grpo_4_h100_fsdp_vllm.sh}\n",
-        "data/runs/a.yaml:9:30: WARNING: the GPU count is '4' in the script's name and '2' in the row; correct the row, or link the script that was really run [verl.script_name]",
+        "data/runs/a.yaml:9:30: WARNING: the GPU count is '4' in the script's name, but '2' in the run file; correct the run file, or link the script that was actually run [verl.script_name]",
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The bundled cases: their sources, what an estimate needs, and marks."""
+"""The bundled cases: their sources, the facts that an estimate needs, and their marks."""
 
 from __future__ import annotations
 

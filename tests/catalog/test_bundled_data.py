@@ -1,4 +1,4 @@
-"""The data themselves: nothing wrong, nothing lost, schemas current."""
+"""The bundled data: no problems, nothing lost, current schemas."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_runs_of_2026_can_be_looked_up(catalog):
 
 
 def test_the_tag_means_what_the_page_says(catalog):
-    """MIN offloads, or is a minimum that a source names; see "How to read this page"."""
+    """MIN runs offload, or their source calls them a minimum; see "How to read this page"."""
     for run in catalog.runs.values():
         offloads = any(value for key, value in run.settings.items() if "offload" in key)
         minimum = any("minimum" in note.code or "minimum" in note.text for note in run.notes)
@@ -97,7 +97,7 @@ def test_no_email_address_in_the_data(root):
 
 
 def test_schemas_are_current(root):
-    """If this fails: ``make schema``."""
+    """If this fails, run ``make schema``."""
     written = {path.stem: path.read_text("utf-8") for path in (root / "data" / "schema").glob("*.json")}
     assert written == SCHEMAS
 

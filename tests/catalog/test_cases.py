@@ -1,4 +1,4 @@
-"""Cases: what is read, from which files, and which one counts."""
+"""Cases: reading, the files that they come from, and replacement."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_an_id_twice_in_a_file_or_directory():
     ]
     cases = load_cases(files)
     assert [str(problem) for problem in cases.diagnostics] == [
-        f"{place}: ERROR: the id 'good' is already that of a case at d/a.yaml:1:8; rename one of the two [verl.duplicate_name]"
+        f"{place}: ERROR: the id 'good' is already used at d/a.yaml:1:8; rename one of the two [verl.duplicate_name]"
         for place in ("d/a.yaml:2:8", "d/b.yaml:1:8")
     ]
     assert [type(entry) for entry in cases.entries] == [CaseEntry, BrokenCase, BrokenCase]
@@ -179,7 +179,7 @@ def test_a_folder_that_is_nearly_called_cases(tmp_path):
         bundled_directory(), [configured_directory("data", tmp_path)], Location("conf.py")
     )
     assert [str(problem) for problem in snapshot.problems] == [
-        "data/case:1:1: WARNING: the folder 'case' is not read; files of cases belong into the folder 'data/cases' "
+        "data/case:1:1: WARNING: the folder 'case' is not read; put files of cases into the folder 'data/cases' "
         "[verl.file_unexpected]"
     ]
 

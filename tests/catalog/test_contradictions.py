@@ -1,4 +1,4 @@
-"""Observations that are refused: without a source that can be looked up, or with figures that contradict each other."""
+"""Rejected observations: without the address of a source, or with contradictory figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(text: str, **options) -> Cases:
     return load_cases([DataFile(Path("a"), "a", text.encode())], **options)
 
 
-#: Sources without an address, and those with one.
+#: Sources without an address, and with one.
 ADDRESSES = {
     "": False,
     "source: null": False,
@@ -41,7 +41,7 @@ def test_a_recorded_case_has_the_address_of_its_source(source):
     cases = read(text, recorded=True)
     place = "4:11" if source else "1:3"
     message = (
-        f"a:{place}: ERROR: the case has no address of its source; add source: {{repo: owner/name, path: …}}, "
+        f"a:{place}: ERROR: the address of the case's source is missing; add source: {{repo: owner/name, path: …}}, "
         "{repo: owner/name, issue: 12} or {url: https://…} [verl.missing_key]"
     )
     assert [str(problem) for problem in cases.diagnostics] == ([] if ADDRESSES[source] else [message])
@@ -49,7 +49,7 @@ def test_a_recorded_case_has_the_address_of_its_source(source):
     assert read(text).diagnostics == (), "a run that is to be estimated needs none"
 
 
-#: A case whose figures agree, each as large as the others allow.
+#: A case with consistent figures, each as large as the others allow.
 FULL = """\
 - id: a
   model: Qwen/Qwen2.5-7B
@@ -74,7 +74,7 @@ LIMITS = {
 SIZES = {"gib": 80, "steady_gib": 80, "counter": "nvidia-smi", "nvidia_smi_mib": 81920}
 FIX, SET = "correct one of the two", "correct the figure or the setting"
 GPU = "correct the figure, its counter or the GPU"
-#: Changes of it, and the line, the column and the message of the one problem.
+#: Changes to it, and the line, column and message of the single problem.
 CONTRADICTIONS = {
     "mean above maximum": (
         {"prompt_length_mean": 300, "prompt_length_max": 200},

@@ -1,4 +1,4 @@
-"""Fields of a run: names, values, texts, orders, and what else is said once for each."""
+"""Fields of a run: names, values, texts, orders and their other properties."""
 
 from __future__ import annotations
 

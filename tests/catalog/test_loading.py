@@ -1,4 +1,4 @@
-"""Several directories, cross-checks between files, and what no input may do."""
+"""Several directories, cross-checks between files, and hostile input."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_folder_that_looks_like_data_and_is_never_read(tmp_path, name, file):
     write(tmp_path / f"data/{name}/{file}", "")
     write(tmp_path / "data/pictures/a.png", "")
     assert [str(problem) for problem in load(tmp_path, "data").diagnostics] == [
-        f"data/{name}:1:1: WARNING: the folder {name!r} is not read; run files belong into the folder 'data/runs' "
+        f"data/{name}:1:1: WARNING: the folder {name!r} is not read; put run files into the folder 'data/runs' "
         "[verl.file_unexpected]"
     ]
 
@@ -148,8 +148,8 @@ def test_the_same_id_in_two_directories_names_both_places(tmp_path, make_run_tex
     write(tmp_path / "two/runs/a.yaml", make_run_text())
     catalog = load(tmp_path, "one", "two")
     assert [str(problem) for problem in catalog.diagnostics] == [
-        "two/runs/a.yaml:1:5: ERROR: the id 'a' is already recorded at one/runs/a.yaml:2:5; rename one of the two, in "
-        "its file name and in its id [verl.duplicate_id]"
+        "two/runs/a.yaml:1:5: ERROR: the id 'a' is already recorded at one/runs/a.yaml:2:5; rename one of the two: "
+        "its file and its id [verl.duplicate_id]"
     ]
     assert list(catalog.runs) == ["a"]
 

@@ -1,4 +1,4 @@
-"""Questions of pages are values, and their fingerprints name what is shown."""
+"""Queries of pages are values, and their fingerprints depend on what is shown."""
 
 from __future__ import annotations
 

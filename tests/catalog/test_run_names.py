@@ -1,4 +1,4 @@
-"""The two conventions of script names, and what contradicts a row."""
+"""The two conventions of script names, and contradictions with a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run files that are written: the layout is that of the recorded ones, and whatever is written reads back."""
+"""Written run files: their layout is that of the recorded ones, and they load as written."""
 
 from __future__ import annotations
 

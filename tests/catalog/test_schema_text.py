@@ -1,4 +1,4 @@
-"""The JSON Schemas speak to editors: each field is explained, and its values are listed where they are fixed."""
+"""The JSON Schemas explain each field to editors, and list its values if they are fixed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sphinx_verl_resources.catalog.names import SIZES, Engine, Kind, Tag, Train
 from sphinx_verl_resources.catalog.schema import MODELS, schema
 
 SCHEMAS = {kind: schema(model) for kind, model in MODELS.items()}
-#: Below these a schema says under which condition something holds; editors explain nothing there.
+#: The keywords of conditions in a schema; editors show no explanations for fields in them.
 CONDITIONS = {"if", "then", "else", "not", "oneOf", "dependencies"}
 
 
 def properties(part: Any, path: str = ""):
-    """Path and schema of every field, at any depth, definitions included."""
+    """The path and schema of every field, at any depth, including definitions."""
     if isinstance(part, list):
         for item in part:
             yield from properties(item, path)
@@ -29,7 +29,7 @@ def properties(part: Any, path: str = ""):
 
 
 def values(field: dict[str, Any]) -> list[Any]:
-    """The values that a field is limited to."""
+    """The fixed values of a field."""
     return [value for one in (field, *field.get("anyOf", [])) for value in one.get("enum", [])]
 
 

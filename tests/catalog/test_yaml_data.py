@@ -1,4 +1,4 @@
-"""YAML is read strictly, and every problem has a place."""
+"""Strict reading of YAML; every problem has a place."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_problems_have_a_place(source, expected):
         ("a: 1\n\tb: 2\n", (2, 1, "a tab cannot indent YAML")),
         ("a:\n  b: 1\n\tc: 2\n", (3, 1, "a tab cannot indent YAML")),
         ('a: 1\nb: "open\n', (2, 4, "the quote that opens here is never closed")),
-        ("a: {b: 1\nc: 2\n", (1, 4, "the bracket that opens here is not closed where it should be")),
+        ("a: {b: 1\nc: 2\n", (1, 4, "the bracket that opens here is not closed")),
         ("a: 1\nb\nc: 2\n", (2, 1, "a key without a colon")),
         ("a: b: c\n", (1, 5, "a colon in a text without quotes")),
         ("a: @x\n", (1, 4, "text cannot begin with '@'")),
         ("a: 'it's'\n", (1, 8, "this does not belong to the keys above it")),
-        ("a:\n  b: 1\n c: 2\n", (3, 2, "'c' is indented by 1, and what is beside it by 2")),
+        ("a:\n  b: 1\n c: 2\n", (3, 2, "'c' is indented by 1, but the lines next to it by 2")),
     ],
 )
 def test_syntax_errors_in_words(source, expected, loader, monkeypatch):
@@ -115,7 +115,7 @@ def test_a_wrong_indentation_is_reported_at_its_line(source, line, spaces, wante
     monkeypatch.setattr(yaml_data, "LOADER", loader)
     (problem,) = read_yaml(source.encode()).problems
     assert (problem.place.line, problem.place.column) == (line, spaces + 1)
-    assert problem.message.endswith(f" is indented by {spaces}, and what is beside it by {wanted}")
+    assert problem.message.endswith(f" is indented by {spaces}, but the lines next to it by {wanted}")
     assert problem.remedy == ("put no space before it" if not wanted else f"put {wanted} spaces before it")
 
 
@@ -222,7 +222,7 @@ def as_lists(value):
 
 @given(plain)
 def test_what_is_dumped_is_read_again(value):
-    """PyYAML quotes every text that looks like something else to it; we read fewer things as something else."""
+    """PyYAML quotes every text that it would read as another type; we read fewer texts as other types."""
     document = read_yaml(yaml.safe_dump({"value": value}, allow_unicode=True).encode())
     assert document.problems == []
     assert as_lists(document.data) == {"value": value}

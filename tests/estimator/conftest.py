@@ -21,7 +21,7 @@ def registries():
 
 @pytest.fixture(scope="session")
 def ask(registries):
-    """Estimate a run of GRPO without a reference, in verl's keys; short names mean the actor's and others."""
+    """Estimate a run of GRPO without a reference policy, from verl's keys in full or abbreviated."""
     short = {
         "actor": ACTOR,
         "fsdp": f"{ACTOR}.fsdp_config",
@@ -46,7 +46,7 @@ def ask(registries):
 
 @pytest.fixture(scope="session")
 def phase():
-    """One phase of an estimate, and the bytes of its components by key."""
+    """Return one phase of an estimate, and the bytes of its components by key."""
 
     def found(estimate, name):
         return {item.name: item for item in estimate.phases}[name]
@@ -56,7 +56,7 @@ def phase():
 
 @pytest.fixture(scope="session")
 def sizes(phase):
-    """Bytes of the components of one phase, by key."""
+    """Return the bytes of the components of one phase, by key."""
 
     def found(estimate, name):
         parts = phase(estimate, name).breakdown.components
@@ -68,7 +68,7 @@ def sizes(phase):
 
 @pytest.fixture(scope="session")
 def tensors(phase):
-    """Bytes of the components of one phase, by key, without contexts, communicators and CUDA graphs."""
+    """Return the bytes of the components of one phase, without contexts, communicators and CUDA graphs."""
 
     def found(estimate, name):
         parts = phase(estimate, name).allocations

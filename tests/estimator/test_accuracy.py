@@ -1,4 +1,4 @@
-"""How well the estimator does on the recorded cases; fails when a figure becomes worse than it is recorded."""
+"""The estimator's accuracy on the recorded cases; fails if a figure is worse than recorded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def logs(compared):
 
 
 def test_the_record_is_what_the_cases_give(record):
-    """Written by ``make accuracy``. With the bounds below this keeps every figure from becoming worse unseen."""
+    """``make accuracy`` writes it. Together with the bounds below, this reveals every figure that gets worse."""
     assert accuracy_text(record[1]) == (bundled_directory().path / "accuracy.yaml").read_text("utf-8")
 
 
@@ -89,7 +89,7 @@ def test_errors(groups, group, cases, mean, worst):
     ],
 )
 def test_ranges(groups, group, least, most, half_width):
-    """They are wide enough for cases of other sources, and not wider than that asks for."""
+    """They are wide enough for cases of other sources, and no wider than necessary."""
     found = groups[group]
     assert least <= found.inside <= most
     assert found.half_width <= half_width
@@ -116,7 +116,7 @@ def test_measured_values_are_inside_their_ranges(compared):
 
 
 def test_the_smallest_range_that_holds_what_was_observed(compared):
-    """Of a kind, so many ranges hold it as are asked for; a narrower one would hold fewer."""
+    """The required share of a kind's ranges contain it; narrower ranges would contain fewer."""
 
     def held(item, widening):
         low, high = _ends(item, widening)
@@ -131,7 +131,7 @@ def test_the_smallest_range_that_holds_what_was_observed(compared):
 def test_the_widening_of_a_kind(groups, compared):
     for kind, found in groups.items():
         own = [needed_widening(item) for item in compared if item.group == kind]
-        if len(own) < 4:  # too few: the other runs of verl decide
+        if len(own) < 4:  # too few: all runs of verl decide
             own = [needed_widening(item) for item in compared if item.group in {FSDP, FSDP_TODAY, MEGATRON}]
         share = [needed <= found.widening for needed in own]
         assert statistics.fmean(share) >= COVERAGE
@@ -177,7 +177,7 @@ def test_a_source_is_judged_with_the_value_that_others_give(logs, groups):
 
 
 def test_a_source_says_nothing_about_other_kinds(compared, groups):
-    """Kinds with few cases or one source are the exception: all runs of verl decide their ranges."""
+    """Kinds with few cases or a single source are the exception: all runs of verl decide their ranges."""
     kinds = {TRAINING, FSDP_TODAY, MEGATRON}
     everything = {found.name: found for found in summaries(compared)}
     for source in {source_of(item.case) for item in compared}:
@@ -247,7 +247,7 @@ def test_the_largest_batch(registries):
 
 
 def test_an_estimate_alone_says_what_the_record_says(registries, scores, groups):
-    """The ranges that estimates print are those of the record."""
+    """Estimates print the recorded ranges."""
     for entry in groups.values():
         assert widening_of(entry.name, registries) == entry.widening
     for item in scores:

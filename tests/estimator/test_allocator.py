@@ -1,7 +1,7 @@
-"""PyTorch's caching allocator on Megatron's layers with experts, simulated: what uneven tokens make it keep.
+"""A simulation of PyTorch's caching allocator on Megatron's layers with experts: the blocks cached for uneven tokens.
 
-The rules of ``c10/cuda/CUDACachingAllocator.cpp``: the smallest free block that is large enough is taken and split
-where more than 1 MiB remains; new segments are rounded up to 2 MiB; free neighbours merge; nothing is given back.
+The rules of ``c10/cuda/CUDACachingAllocator.cpp``: use the smallest free block that is large enough, and split it if
+more than 1 MiB remains. New segments are rounded up to 2 MiB. Free neighbours merge. The simulation releases nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Block:
 
 @dataclass
 class Allocator:
-    """Blocks by number; ``free`` has sizes and numbers in ascending order."""
+    """Blocks by number; ``free`` contains sizes and numbers in ascending order."""
 
     blocks: dict[int, Block] = field(default_factory=dict)
     free: list[tuple[int, int]] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Allocator:
 def forward(
     memory: Allocator, hidden: int, sent: int, received: int, expert: int
 ) -> tuple[list[int], list[int]]:
-    """Compute a layer; return what it saves and its output. Sizes are bytes of one tensor."""
+    """Compute a layer; return its saved tensors and its output. Sizes are bytes of one tensor."""
     take, give = memory.take, memory.give
     attention = [take(hidden) for _ in range(8)]
     permuted, got, sorted_ = take(sent), take(received), take(received)
@@ -101,7 +101,7 @@ def forward(
 
 
 def backward(memory: Allocator, hidden: int, sent: int, received: int, saved: list[int]) -> None:
-    """Differentiate the layer: gradients on their way back through the exchange and the experts."""
+    """Run the backward pass of the layer: gradients go back through the exchange and the experts."""
     take, give = memory.take, memory.give
     sizes = [
         sent,
@@ -123,15 +123,15 @@ def backward(memory: Allocator, hidden: int, sent: int, received: int, saved: li
 def kept(
     spread: float, size: int = 2048, width: int = 768, experts: int = 8, seed: int = 1, steps: int = 4
 ) -> float:
-    """Return the reserved bytes over the most that is allocated, less one, where layers are recomputed.
+    """Return reserved bytes ÷ most allocated bytes - 1, with recomputed layers.
 
     Args:
-        spread: standard deviation of the tokens that experts get in a layer, over their mean.
-        size: hidden size.
-        width: of an expert.
-        experts: of a token.
-        seed: of the numbers of tokens.
-        steps: of training.
+        spread: the standard deviation of a layer's tokens per expert, relative to the mean.
+        size: the hidden size.
+        width: the width of an expert.
+        experts: the number of experts per token.
+        seed: the seed for the numbers of tokens.
+        steps: the number of training steps.
     """
     memory, rows, tokens, layers = Allocator(), random.Random(seed), 4096, 24
     hidden = 2 * size * tokens
@@ -157,7 +157,7 @@ def kept(
     return memory.reserved / memory.peak - 1
 
 
-#: Hidden size, width of an expert, experts of a token: Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen1.5-MoE, DeepSeek-V3.
+#: Hidden size, width of an expert, experts per token: Qwen3-30B-A3B, Qwen3-235B-A22B, Qwen1.5-MoE, DeepSeek-V3.
 SHAPES = [(2048, 768, 8), (4096, 1536, 8), (2048, 1408, 4), (7168, 2048, 8)]
 
 

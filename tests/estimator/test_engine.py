@@ -1,6 +1,6 @@
-"""The rollout engine, the way of weights to it, contexts and communicators, against numbers put together by hand.
+"""The rollout engine, weight sync, contexts and communicators, compared with hand-computed numbers.
 
-The model is Qwen2.5-7B on eight GPUs unless something else is said.
+The model is Qwen2.5-7B on eight GPUs unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from qwen_7b import ADAPTERS, FSDP2, FULL, LORA, NEW, OLD, V08, H, P, R, U, V
 from sphinx_verl_resources.estimator.engine import cache_tokens
 from sphinx_verl_resources.units import GIB
 
-#: What CUDA offers of an H100, as read from one.
+#: The capacity of an H100, as CUDA reports it.
 CARD = 79.1 * GIB
 EXPERTS = "Qwen/Qwen3-30B-A3B"
 
@@ -107,7 +107,7 @@ def test_weight_sync_gathers_the_root_before_it_sends(ask, tensors):
         "rollout-weights": 2 * P / 4,
     }
     assert found == pytest.approx({**common, "weights": 4 * P / 8, "gathered-root": 4 * R})
-    # With a larger bucket, or before the engine wakes up at the same time, sending is the widest.
+    # With a larger bucket, or in versions that gather before the engine wakes up, sending is the widest.
     bucket = "rollout.checkpoint_engine.update_weights_bucket_megabytes"
     assert tensors(ask({**settings, bucket: 8192}), "weight-sync") == pytest.approx(
         {**common, "bucket": 8 * GIB}
@@ -162,7 +162,7 @@ def test_contexts_and_fragments(ask, phase, sizes):
     one, many = ask(FULL, gpus=1, model="Qwen/Qwen2.5-0.5B"), ask(FULL)
     assert sizes(one, "rollout")["context"] == GIB
     assert not {"communicators", "exchange-buffers"} & set(sizes(one, "rollout"))
-    # Since v0.7.1 the engine has a process of its own.
+    # Since v0.7.1 the engine has its own process.
     assert sizes(many, "rollout")["engine-context"] == GIB
     assert "engine-context" not in sizes(ask(FULL, version=(0, 7, 0)), "rollout")
     update = phase(many, "update-backward")
@@ -184,12 +184,12 @@ IN_PROCESS = (0, 7, 0)
         ({"actor_rollout_ref.hybrid_engine": False}, IN_PROCESS, 2, 0),
         ({"fsdp.ulysses_sequence_parallel_size": 2}, NEW, 3, 1),
         ({"fsdp.ulysses_sequence_parallel_size": 4}, NEW, 3, 3),
-        # Copies of the shards are another.
+        # Replicas of the shards are another group.
         ({"fsdp.fsdp_size": 2}, NEW, 3, 0),
         ({"fsdp.fsdp_size": 1}, NEW, 2, 0),
         # All, TP, replicas, replicas with context ranks, TP × PP.
         (TP2, NEW, 5, 0),
-        # Of those TP × PP is PP itself.
+        # TP × PP is PP itself.
         ({"actor.strategy": "megatron", "megatron.pipeline_model_parallel_size": 2}, NEW, 5, 0),
         ({**TP2, "megatron.context_parallel_size": 4}, NEW, 5, 0),
     ],
@@ -202,7 +202,7 @@ def test_each_group_that_communicates(ask, sizes, settings, version, groups, par
 
 @pytest.mark.parametrize(("expert", "groups", "partners"), [(8, 8, 7), (16, 7, 7)])
 def test_groups_of_experts(ask, sizes, expert, groups, partners):
-    """EP, EP × ETP, and replicas of experts; buffers between two GPUs are those of one node."""
+    """EP, EP × ETP, and replicas of experts; buffers between two GPUs exist only within a node."""
     settings = {**FULL, **TP2, "megatron.expert_tensor_parallel_size": 1}
     settings["megatron.expert_model_parallel_size"] = expert
     settings["trainer.nnodes"] = 2
@@ -214,7 +214,7 @@ def test_groups_of_experts(ask, sizes, expert, groups, partners):
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("version", [V08, NEW])
 def test_an_engine_that_is_too_small_still_has_its_graphs(ask, sizes, version, eager):
-    """Within the budget or not: an engine needs its weights and its graphs."""
+    """An engine needs its weights and its graphs, inside the budget or not."""
     settings = {**FULL, "rollout.enforce_eager": eager, "rollout.gpu_memory_utilization": 0.05}
     found = sizes(ask(settings, version=version), "rollout")
     assert found["rollout-weights"] == pytest.approx(2 * P / 2)

@@ -1,7 +1,7 @@
-"""FSDP and FSDP2 against numbers put together by hand: states, what is gathered, and gradients.
+"""FSDP and FSDP2 compared with hand-computed numbers: states, gathered parameters and gradients.
 
-The model is Qwen2.5-7B on eight GPUs unless something else is said. Its embedding and head are separate;
-those of Qwen2.5-0.5B are one.
+The model is Qwen2.5-7B on eight GPUs unless stated otherwise. It has separate embedding and head; in Qwen2.5-0.5B
+they are tied.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from qwen_7b import (
 
 from sphinx_verl_resources.estimator.phases import roles_of
 
-#: Of the critic: a head that gives one number.
+#: The critic's parameters: its head has one output.
 P_CRITIC = P - HEAD + H
-#: A layer that keeps everything.
+#: The saved bytes of a layer without recomputation.
 SAVED = 16 * H + 8 * F + 4 * H + 4 * KEYS + 4 * HEADS
 #: The smaller model, whose head is its embedding.
 SMALL = "Qwen/Qwen2.5-0.5B"
@@ -54,7 +54,7 @@ def forward(registries):
 
 @pytest.fixture(scope="module")
 def moment(ask):
-    """Bytes of the actor's allocations by key, at a moment of an update."""
+    """Return the bytes of the actor's allocations by key, at a moment of an update."""
 
     def found(settings, name, tokens=1.0, **others):
         estimate = ask(settings, **others)
@@ -88,7 +88,7 @@ def test_old_log_prob_is_widest_at_a_layer_where_no_logits_are_stored(ask, tenso
     found = tensors(ask({**FULL, **fused}), "old-log-prob")
     at_work = {"gathered-layer": 2 * U, "working-set": forward * T}
     assert found == pytest.approx({**states, **at_work, "gathered-root": 2 * R})
-    # FSDP2 has a layer in two buffers, and gathers an untied head on its own.
+    # FSDP2 has a layer in two buffers, and gathers an untied head separately.
     found = tensors(ask({**FSDP2, **fused}), "old-log-prob")
     assert found == pytest.approx({**states, **at_work, "gathered-layer": 4 * U})
 
@@ -103,7 +103,7 @@ def test_reference_log_prob_streams_one_unit(ask, tensors, settings, root):
 # Updates.
 @pytest.mark.parametrize(("settings", "root"), [(FULL, {"gathered-root": 2 * R}), (FSDP2, {})])
 def test_update_loss(ask, tensors, settings, root):
-    """The root of FSDP stays gathered; with FSDP2 nothing is, at the loss."""
+    """FSDP keeps the root gathered at the loss, FSDP2 nothing."""
     found = tensors(ask(settings, version=V08), "update-forward")
     assert found == pytest.approx(
         {
@@ -121,9 +121,9 @@ def test_update_loss(ask, tensors, settings, root):
 @pytest.mark.parametrize(
     ("settings", "gathered"),
     [
-        # The layer and the next one; the head's gradient waits for that of the embedding.
+        # The layer and the next one; the head's gradient stays until that of the embedding is ready.
         (FULL, {"gathered-root": 2 * R, "gathered-layer": 4 * U, "head-gradient": 2 * HEAD}),
-        # And the gradient of the last layer in 32 bits; embedding and head are divided at once.
+        # And the gradient of the last layer in 32 bits; those of embedding and head are sharded at once.
         (FSDP2, {"gathered-layer": 8 * U}),
     ],
 )
@@ -142,7 +142,7 @@ def test_update_backward(moment, working, settings, gathered):
 
 @pytest.mark.parametrize(("strategy", "root"), [("fsdp", R_SMALL), ("fsdp2", E_SMALL)])
 def test_update_backward_of_tied_embeddings(moment, strategy, root):
-    """The root is there, with FSDP2 gathered again, and the head's gradient waits for the embedding's."""
+    """The root is gathered (again, with FSDP2), and the head's gradient stays until the embedding's is ready."""
     settings = {**FULL, "actor.strategy": strategy}
     for name, layers in (("at_head", 4), ("backward", 4 if strategy == "fsdp" else 8)):
         found = moment(settings, name, T, model=SMALL, version=V08)
@@ -171,7 +171,7 @@ def test_update_backward_is_widest_at_the_head_of_a_small_model(ask, tensors):
 
 def test_a_head_of_its_own_is_gathered_with_its_gradient_in_16_and_32_bits(moment):
     found = moment(FSDP2, "at_head", version=V08)
-    # With the share of each GPU in 32 bits.
+    # With each GPU's shard in 32 bits.
     assert (found["head-gradient"], found["gathered-layer"]) == pytest.approx(((6 + 4 / 8) * HEAD, 2 * U))
     assert "gathered-root" not in found
     # Before v0.7.1 FSDP2 had the head in its root.
@@ -188,14 +188,14 @@ END = {"weights", "optimizer-states", "gradients", "root-gradient"}
         ({}, "Qwen/Qwen2.5-7B", 6 * R),
         ({}, SMALL, 6 * R_SMALL),
         ({"actor.strategy": "fsdp2"}, "Qwen/Qwen2.5-7B", 6 * HEAD),  # as large as the embedding
-        # The share in 32 bits of a gradient that is kept in 16.
+        # The shard in 32 bits of a gradient that is kept in 16.
         ({"fsdp.model_dtype": "bf16"}, "Qwen/Qwen2.5-7B", 6 * R + 4 * R / 8),
         ({"fsdp.model_dtype": "bf16", "fsdp.fsdp_size": 2}, "Qwen/Qwen2.5-7B", 6 * R + 4 * R / 2),
         ({"fsdp.model_dtype": "bf16", "actor.strategy": "fsdp2"}, "Qwen/Qwen2.5-7B", 6.5 * HEAD),
     ],
 )
 def test_end_of_the_backward_pass(moment, settings, model, expected):
-    """The last gradient is the root's, in 16 and 32 bits; nothing is gathered any more."""
+    """The last gradient is the root's, in 16 and 32 bits; nothing is gathered."""
     found = moment({**ONE, **settings}, "backward", model=model)
     assert set(found) == END
     assert found["root-gradient"] == pytest.approx(expected)
@@ -206,7 +206,7 @@ def test_end_of_the_backward_pass_of_others(moment, ask, sizes):
     assert "root-gradient" not in moment(FULL, "backward", model=SMALL, gpus=1)
     critic = {**FULL, "algorithm.adv_estimator": "gae", "critic.ppo_max_token_len_per_gpu": 1024}
     found = sizes(ask(critic, version=V08), "critic-backward")
-    # There are several micro-batches: the share of the last one lies beside that of the others.
+    # With several micro-batches, the shard of the last one comes on top of that of the others.
     assert found["critic-root-gradient"] == pytest.approx((6 + 4 / 8) * (R - HEAD + H))
 
 
@@ -224,19 +224,23 @@ def test_with_one_micro_batch_gradients_come_while_activations_go(ask, sizes):
     ("settings", "version", "expected"),
     [
         ({}, V08, {"gradients": 4 * P / 8}),
-        ({}, NEW, {"undivided-gradients": 2 * P}),  # in the type of the computation
+        ({}, NEW, {"undivided-gradients": 2 * P}),  # in the data type of the computation
         ({}, MAIN, {"gradients": 4 * P / 8}),
         ({"fsdp.use_no_sync_for_gradient_accumulation": True}, MAIN, {"undivided-gradients": 2 * P}),
         ({"fsdp.use_no_sync_for_gradient_accumulation": False}, NEW, {"gradients": 4 * P / 8}),
         ({"actor.strategy": "fsdp2"}, V08, {"gradients": 4 * P / 8}),
-        ({"actor.strategy": "fsdp2"}, NEW, {"undivided-gradients": 4 * P}),  # in that of the reduction
+        (
+            {"actor.strategy": "fsdp2"},
+            NEW,
+            {"undivided-gradients": 4 * P},
+        ),  # in the data type of the reduction
         ({"fsdp.fsdp_size": 2}, NEW, {"undivided-gradients": 2 * P}),
         ({"model.lora_rank": 32}, NEW, {"undivided-gradients": 2 * ADAPTERS}),
         ({"fsdp.fsdp_size": 1}, NEW, {"gradients": 4 * P}),
     ],
 )
 def test_gradients_of_earlier_micro_batches(moment, settings, version, expected):
-    """Deferred, they stay undivided on every GPU, in place of the divided ones."""
+    """If sharding is deferred, they stay unsharded on every GPU, instead of the sharded ones."""
     found = moment({**FULL, **settings}, "loss", version=version)
     assert {key: size for key, size in found.items() if "gradients" in key} == pytest.approx(expected)
 
@@ -272,7 +276,7 @@ AFTER = ("rollout", "update-forward", "update-backward", "optimizer-step", "weig
         ({"fsdp.fsdp_size": 8, "ref.fsdp_config.fsdp_size": 8}, V08, False),
         ({"fsdp.fsdp_size": 2, "ref.fsdp_config.fsdp_size": 2}, V08, False),
         ({"actor.strategy": "fsdp2"}, V08, False),
-        ({"model.lora_rank": 32}, V08, False),  # the actor itself is the reference
+        ({"model.lora_rank": 32}, V08, False),  # the actor itself is the reference policy
     ],
 )
 def test_root_of_the_reference_stays(ask, sizes, settings, version, stays):
@@ -283,7 +287,7 @@ def test_root_of_the_reference_stays(ask, sizes, settings, version, stays):
 
 
 def test_root_of_the_reference_is_there_once(ask, tensors):
-    """In its own pass, beside the actor, whose root has stayed since the old log-probs."""
+    """In its own pass, next to the actor's root, which stays gathered since the old log-probs."""
     found = tensors(ask({**FULL, "actor.use_kl_loss": True}, version=V08), "ref-log-prob")
     states = {"weights": 4 * P / 8, "optimizer-states": P}
     roots = {"gathered-root": 2 * R, "reference-root": 2 * R}
@@ -300,7 +304,7 @@ def test_one_gpu_leaves_no_root(ask, sizes):
     [({}, (0, 7, 1), False), ({}, V08, True), ({"fsdp.fsdp_size": 8}, V08, False)],
 )
 def test_root_of_the_actor_stays_beside_the_critic(ask, sizes, settings, version, stays):
-    """From the old log-probs on, until the actor's own update frees it."""
+    """From the old log-probs until the actor's own update."""
     found = ask({**FULL, "algorithm.adv_estimator": "gae", **settings}, version=version)
     for name in ("critic-values", "critic-forward", "critic-backward", "critic-optimizer-step"):
         assert ("gathered-root" in sizes(found, name)) is stays
@@ -308,7 +312,7 @@ def test_root_of_the_actor_stays_beside_the_critic(ask, sizes, settings, version
         assert sizes(found, name).get("gathered-root") in (None, pytest.approx(4 * R))
 
 
-# Other roles and other ways.
+# Other roles and settings.
 def test_lora(ask, sizes, tensors, registries):
     found = ask(LORA, version=OLD)
     assert tensors(found, "optimizer-step") == pytest.approx(
@@ -324,9 +328,9 @@ def test_lora(ask, sizes, tensors, registries):
         registries.shape("Qwen/Qwen2.5-7B").backward("all-linear")[0] * T
     )
     assert not {"head-gradient", "root-gradient"} & set(backward)
-    # Frozen layers have no gradient that would be reduced.
+    # Frozen layers have no gradients to reduce.
     assert backward["gathered-layer"] == pytest.approx(2 * U)
-    # The copies in fp32 of what the adapters read nearly double the layer at work.
+    # The fp32 copies of the adapters' inputs nearly double the current layer.
     plain = sizes(ask(FULL, version=OLD), "update-backward")["working-set"]
     assert 1.1 < backward["working-set"] / plain < 2
 
@@ -372,7 +376,7 @@ def test_without_checkpointing_every_layer_keeps_its_tensors(moment, working):
     settings = {**FULL, "model.enable_gradient_checkpointing": False}
     for name in ("loss", "at_head"):
         assert moment(settings, name, T)["activations"] == pytest.approx(LAYERS * SAVED * T)
-    # Those of the layer at work are in its working set.
+    # The working set includes those of the current layer.
     backward = moment(settings, "backward", T)
     assert backward["activations"] == pytest.approx((LAYERS - 1) * SAVED * T)
     assert backward["working-set"] == pytest.approx(working * T)
@@ -385,7 +389,7 @@ def test_one_gpu_gathers_nothing(ask, moment):
         update = moment(FULL, name, T, model=SMALL, gpus=1)
         assert update["weights"] == pytest.approx(4 * P_SMALL)
         assert not {"gathered-root", "gathered-layer", "head-gradient", "root-gradient"} & set(update)
-    # The reference comes from the host all the same.
+    # The reference policy still comes from the host.
     reference = {part.key: part.size for part in actor.reference_pass(T, ())[0]}
     assert reference["gathered-root"] == pytest.approx(2 * R_SMALL)
     assert reference["gathered-layer"] == pytest.approx(2 * U_SMALL)

@@ -1,4 +1,4 @@
-"""The optimizer step with FSDP and FSDP2, against numbers put together by hand."""
+"""The optimizer step with FSDP and FSDP2, compared with hand-computed numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qwen_7b import (
     [("fsdp", "fp32", 20), ("fsdp", "bf16", 10), ("fsdp2", "fp32", 16), ("fsdp2", "bf16", 8)],
 )
 def test_bytes_a_parameter_in_the_optimizer_step(ask, phase, strategy, data_type, total):
-    """FSDP2 steps through the parameters one by one, with two tensors as large as the largest."""
+    """FSDP2 updates the parameters one by one, with two tensors of the size of the largest."""
     settings = {**FULL, "actor.strategy": strategy, "fsdp.model_dtype": data_type}
     largest = 2 * (total / 4) * HEAD / 8 if strategy == "fsdp2" else 0
     assert phase(ask(settings), "optimizer-step").counted == pytest.approx(total * P / 8 + largest)

@@ -1,4 +1,4 @@
-"""A user's config.json gives the shape and count of the registry, and every mistake in one has a place."""
+"""A user's config.json gives the registry's shape and count, and every mistake is reported at its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sphinx_verl_resources.estimator.parameters import count_parameters
 
 CONFIGS = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text("utf-8"))
 QWEN = CONFIGS["Qwen/Qwen2.5-7B"]
-#: What a config cannot say, and what an entry of the registry says of itself.
+#: Fields of a registry entry that a config does not contain.
 ABOUT = {
     "name", "hf_id", "aliases", "aliases_unverified", "max_position_embeddings_of_aliases",
     "parameters_breakdown", "published", "config_source", "script", "verified", "notes",
@@ -25,14 +25,14 @@ ABOUT = {
 
 
 def read(text):
-    """The architecture and every problem as it is printed."""
+    """Return the architecture, and every problem as printed."""
     architecture, problems = read_config_json(text, "my/config.json")
     assert (architecture is None) == any(problem.is_error for problem in problems)
     return architecture, [str(problem) for problem in problems]
 
 
 def read_with(**changes):
-    """As ``read``, of Qwen2.5-7B with changes; a value of ``...`` removes a key."""
+    """Call ``read`` for Qwen2.5-7B with changes; a value of ``...`` removes a key."""
     fields = {**json.loads(QWEN), **changes}
     return read(json.dumps({key: value for key, value in fields.items() if value is not ...}))
 
@@ -105,8 +105,8 @@ def test_gemma_3_leaves_out_most_keys_and_its_tower_is_not_counted():
     )
     assert architecture.parameters == 3_880_263_168
     assert problems == [
-        "my/config.json:1:43: WARNING: the vision tower of this model type is not counted; the count is "
-        "close, not exact [verl.not_modelled]"
+        "my/config.json:1:43: WARNING: the vision tower of this model type is not counted; the parameter count "
+        "is approximate [verl.not_modelled]"
     ]
 
 
@@ -188,33 +188,33 @@ def test_a_path_that_is_no_name(shown):
         ('"vocab_size"', '"vocab_size": 1, §"vocab_size"', "ERROR: duplicate key 'vocab_size'; keep one of the two [verl.duplicate_key]"),
         (
             '"qwen2"', '§"qwen22"',
-            "WARNING: unknown model type 'qwen22'; taken for a dense decoder like llama; did you mean 'qwen2'? If "
-            "not, compare the count with the one published [verl.unknown_value]",
+            "WARNING: unknown model type 'qwen22'; assumed to be a dense decoder like llama; did you mean 'qwen2'? If "
+            "not, compare the parameter count with the published one [verl.unknown_value]",
         ),
         (
             '"model_type": "qwen2",', "",
-            "WARNING: the key 'model_type' is missing; taken for a dense decoder like llama; write the model's "
+            "WARNING: the key 'model_type' is missing; assumed to be a dense decoder like llama; write the model's "
             "type, for example qwen2 [verl.missing_key]",
         ),
         ('"qwen2"', "§2", 'ERROR: model_type: expected text, got a number, 2; put it in quotes: "2" [verl.wrong_type]'),
         (
             '"qwen2"', '"llama", "attention_bias": §true',
-            "WARNING: attention_bias: those of the output projections, 100352 parameters, are not counted; the "
-            "count is close, not exact [verl.not_modelled]",
+            "WARNING: attention_bias: the biases of the output projections, 100352 parameters, are not counted; the "
+            "parameter count is approximate [verl.not_modelled]",
         ),
         (
             '"use_cache"', '"mlp_bias": §true, "use_cache"',
-            "WARNING: mlp_bias: the biases of the MLP are not counted; the count is close, not exact [verl.not_modelled]",
+            "WARNING: mlp_bias: the biases of the MLP are not counted; the parameter count is approximate [verl.not_modelled]",
         ),
         (
             '"use_cache": true,\n  ', '"use_cache": true\n  §',
-            "ERROR: not valid JSON: expecting ',' delimiter; JSON has quotes around each key and text, and a comma "
+            "ERROR: not valid JSON: expecting ',' delimiter; put quotes around each key and text, and a comma "
             "between entries [verl.yaml_syntax]",
         ),
     ],
 )  # fmt: skip
 def test_mistakes_have_a_place_and_a_remedy(old, new, expected):
-    """The place is that of the mark, or the beginning."""
+    """The place is that of the mark, otherwise the beginning."""
     assert old in QWEN
     marked = QWEN.replace(old, new, 1)
     before = marked.partition("§")[0] if "§" in marked else ""
@@ -227,7 +227,7 @@ def test_mistakes_have_a_place_and_a_remedy(old, new, expected):
     [
         ("Qwen/Qwen3-30B-A3B", {"num_experts": ...}, "the key 'num_experts' is missing; Routed experts per layer"),
         ("Qwen/Qwen3-30B-A3B", {"num_experts_per_tok": 129}, "num_experts_per_tok: 129 is more than the 128 experts of a layer"),
-        ("Qwen/Qwen3-30B-A3B", {"model_type": "acme_moe"}, "num_experts: only for a known model type can this be counted"),
+        ("Qwen/Qwen3-30B-A3B", {"model_type": "acme_moe"}, "num_experts: cannot be counted for an unknown model type"),
         ("deepseek-ai/DeepSeek-V3", {"q_lora_rank": ...}, "the key 'q_lora_rank' is missing; Rank of the query projection; null"),
         ("deepseek-ai/DeepSeek-V3", {"kv_lora_rank": ...}, "the key 'kv_lora_rank' is missing"),
         ("deepseek-ai/DeepSeek-V3", {"attention_bias": True}, "attention_bias: the biases of attention are not counted"),
@@ -235,7 +235,7 @@ def test_mistakes_have_a_place_and_a_remedy(old, new, expected):
         ("Qwen/Qwen2.5-VL-7B-Instruct", {"vision_config": 3}, "vision_config: expected keys and values, got 3"),
         ("Qwen/Qwen3-VL-30B-A3B-Instruct", {"text_config": {}}, "the key 'hidden_size' is missing in 'text_config'"),
         ("Qwen/Qwen3-VL-30B-A3B-Instruct", {"text_config": {"hidden_size": 0}}, "text_config.hidden_size: must be at least 1"),
-        ("Qwen/Qwen3.5-122B-A10B", {"text_config": {"layer_types": [1, "full_attention"]}}, "layer_types: taken as if layers 2, 4, … had"),
+        ("Qwen/Qwen3.5-122B-A10B", {"text_config": {"layer_types": [1, "full_attention"]}}, "layer_types: treated as full attention in layers 2, 4, …"),
     ],
 )  # fmt: skip
 def test_mistakes_of_a_kind_of_model(name, changes, expected):
@@ -249,7 +249,7 @@ def test_mistakes_of_a_kind_of_model(name, changes, expected):
     [
         (
             "",
-            "1:1: ERROR: the file is empty; a file of this kind begins with the key 'model_type' [verl.file_empty]",
+            "1:1: ERROR: the file is empty; begin the file with the key 'model_type' [verl.file_empty]",
         ),
         ("[]", "1:1: ERROR: expected keys and values, got a list"),
         ("7", "1:1: ERROR: expected keys and values, got 7"),
@@ -281,7 +281,7 @@ VALUES = st.recursive(
 
 
 def assert_sound(text):
-    """Read without a crash; what comes out has places, and counts that agree."""
+    """Check that reading does not crash, problems have places, and counts agree."""
     architecture, problems = read_config_json(text, "config.json")
     errors = [problem for problem in problems if problem.is_error]
     assert (architecture is None) == bool(errors)

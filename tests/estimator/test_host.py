@@ -1,4 +1,4 @@
-"""Host memory of one node, against sums put together by hand; Qwen2.5-7B on eight GPUs."""
+"""Host memory of one node, compared with hand-computed sums; Qwen2.5-7B on eight GPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOST_OPTIMIZER = {
 
 @pytest.fixture
 def host(ask):
-    """Bytes on the host of one node by key, without the base."""
+    """Return the bytes in host memory of one node by key, without the base."""
 
     def found(settings, **others):
         breakdown = ask({**FULL, **settings}, **others).host
@@ -59,7 +59,7 @@ def test_lora(host):
         {
             "weights": 4 * (P + ADAPTERS),
             "optimizer-states": 8 * ADAPTERS,
-            "sleeping-weights": 8 * 2 * P / 2,  # under adapters the engine keeps its base
+            "sleeping-weights": 8 * 2 * P / 2,  # with adapters the engine keeps the base model
         }
     )
 
@@ -84,7 +84,7 @@ MEGATRON = {
     "megatron.tensor_model_parallel_size": 2,
     "megatron.pipeline_model_parallel_size": 2,
 }
-#: The fuller of two stages, on each of two GPUs: the head is as large as the embedding, and the last norm is here.
+#: The fuller of two stages, on each of two GPUs: its head is as large as the embedding, and it has the last norm.
 STAGE = (14 * U + HEAD + H) / 2
 
 

@@ -1,4 +1,4 @@
-"""Names of verl's configuration keys: which of them a release has, and what is meant by others."""
+"""Names of verl's configuration keys: those of each release, and suggestions for unknown ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def registries():
 
 
 def test_the_two_lists_of_keys_agree(registries):
-    """One was read by hand from what decides memory, the other by a script from all there is."""
+    """People wrote one from the keys that decide memory, a script the other from all keys."""
     judged = {key.name: (key, key_problem(key.name, LAST, registries)) for key in registries.config_keys}
     assert [name for name, (key, problem) in judged.items() if key.status == "active" and problem] == []
     moved = {name: problem for name, (key, problem) in judged.items() if key.status == "moved" and problem}
@@ -67,7 +67,7 @@ def test_keys_of_forks_and_of_fine_tuning_are_not_judged(registries, request_):
             "actor_rollout_ref.rollout.gpu_memory_utilization",
         ),
         ("critic.optm.lr", "critic.optim.lr"),
-        ("actor_rollout_ref.actor.engine.param_offload", None),  # beside it is one of another backend
+        ("actor_rollout_ref.actor.engine.param_offload", None),  # next to it is a key of another backend
         ("actor_rollout_ref.model.lora_dropout", None),
         ("actor_rollout_refs.rollouts.n", None),
         ("servers.port", None),

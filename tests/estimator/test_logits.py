@@ -1,4 +1,4 @@
-"""Bytes a token and vocabulary entry of every pass, as traced in verl's own order of operations.
+"""Bytes per token and vocabulary entry in every pass, as traced in verl's own order of operations.
 
 The model is Qwen2.5-7B on eight GPUs; a micro-batch has 16384 tokens on every GPU.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from qwen_7b import MAIN, NEW, OLD, V08, H, T, V
 
-#: Long enough a step for many full micro-batches, and all passes.
+#: A step long enough for many full micro-batches, with all passes.
 FULL = {
     "actor.use_dynamic_bsz": True,
     "rollout.n": 8,
@@ -20,14 +20,14 @@ BONUS = {"actor.entropy_coeff": 0.01}
 EAGER = {"actor.use_torch_compile": False}
 CHUNKED = {"actor.entropy_from_logits_with_chunking": True}
 RECOMPUTED = {"actor.entropy_checkpointing": True}
-#: Small enough for logits to be wider than a layer at work with any engine.
+#: Small enough for logits to be wider than a layer with any engine.
 MEGATRON = {"actor.strategy": "megatron", "megatron.tensor_model_parallel_size": 2}
 PASSES = ("old-log-prob", "ref-log-prob", "update-forward")
 
 
 @pytest.fixture(scope="module")
 def per_logit(ask, sizes):
-    """Bytes a token and vocabulary entry of each pass: of all tokens, and of those of a chunk."""
+    """Return the bytes per token and vocabulary entry of a pass: for all tokens, and for those of a chunk."""
 
     def found(settings, version, sharers=1, chunk=2048):
         estimate = ask({**FULL, **settings}, version=version)
@@ -56,7 +56,7 @@ def per_logit(ask, sizes):
 )
 @pytest.mark.parametrize("version", [OLD, (0, 7, 1), V08])
 def test_divided_in_place_until_v08(per_logit, settings, old, update, version):
-    """The division is one in a view, whose backward pass holds four copies of the gradient."""
+    """The division is in a view, and its backward pass has four copies of the gradient."""
     assert per_logit(settings, version) == [(old, 0), (2, 0), (update, 0)]
 
 
@@ -86,12 +86,12 @@ def test_divided_into_a_copy_since_v09(per_logit, settings, old, update, version
         (CHUNKED, NEW, (4, 12), (4, 0)),
         ({**BONUS, **CHUNKED}, NEW, (4, 12), (10, 20)),
         ({**BONUS, **CHUNKED, **RECOMPUTED}, NEW, (4, 12), (14, 12)),
-        # After a few numbers of tokens torch.compile gives up on the loop.
+        # After a few different numbers of tokens, torch.compile gives up on the loop.
         ({**BONUS, **CHUNKED, **EAGER}, NEW, (4, 12), (10, 20)),
     ],
 )
 def test_entropy_in_chunks(per_logit, settings, version, old, update):
-    """An update keeps copies of all chunks in 32 bits, so that chunks cost more than one compiled kernel."""
+    """An update keeps copies of all chunks in 32 bits, so chunks cost more than one compiled kernel."""
     reference = (4 if version == NEW else 2, 0)
     assert per_logit(settings, version) == [old, reference, update]
 
@@ -101,11 +101,11 @@ def test_size_of_a_chunk(per_logit, ask, sizes):
     assert per_logit(smaller, NEW, chunk=512)[0] == (4, 12)
     budget = {"actor.ppo_max_token_len_per_gpu": 1024, "rollout.log_prob_max_token_len_per_gpu": 1024}
     found = sizes(ask({**FULL, **CHUNKED, **EAGER, **budget}, version=NEW), "old-log-prob")
-    assert found["entropy-chunk"] == pytest.approx(12 * 1024 * V)  # no more than there are
+    assert found["entropy-chunk"] == pytest.approx(12 * 1024 * V)  # at most all tokens
 
 
 def test_forward_pass_of_long_micro_batches_is_wider_than_the_backward_pass(ask, sizes):
-    """With 12 + 4 bytes of a chunk against 10 + 20, from eight chunks on."""
+    """12 + 4 bytes of a chunk compared with 10 + 20, from eight chunks on."""
     budget = {"actor.ppo_max_token_len_per_gpu": 2 * T}
     found = sizes(ask({**FULL, **BONUS, **CHUNKED, **budget}, version=NEW), "update-forward")
     assert found["logits"] == pytest.approx(12 * 2 * T * V)
@@ -133,7 +133,7 @@ def test_padded_logits_are_no_view(per_logit, settings, update, version):
 )
 @pytest.mark.parametrize("version", [(0, 6, 0), V08, NEW])
 def test_logits_of_megatron_are_in_32_bits(per_logit, settings, old, update, version):
-    """Divided among the GPUs of a tensor-parallel group; the copies of FSDP do not matter."""
+    """A tensor-parallel group divides them; FSDP's copies do not apply."""
     assert per_logit({**MEGATRON, **settings}, version, sharers=2) == [old, (6, 0), update]
 
 
@@ -151,7 +151,7 @@ def test_without_entropy(ask, sizes):
 
 
 def test_gradient_of_the_logits_in_the_backward_pass_of_the_head(ask, sizes):
-    """It is the widest moment of the small model, whose vocabulary is as large."""
+    """This is the widest moment of the small model, whose vocabulary is equally large."""
     small = "Qwen/Qwen2.5-0.5B"
     assert sizes(ask(FULL, model=small), "update-backward")["logits"] == pytest.approx(2 * T * 151_936)
     fused = {**FULL, "model.use_fused_kernels": True}
@@ -163,7 +163,7 @@ def test_gradient_of_the_logits_in_the_backward_pass_of_the_head(ask, sizes):
     [
         ("Qwen/Qwen2.5-7B", H, V, {}, 14, 2),
         ("Qwen/Qwen2.5-7B", H, V, BONUS, 18, 2),
-        # With few hidden units a chunk is wider at the gradient of its logits than at that of the head.
+        # With few hidden units a chunk is wider at the gradient of its logits than at the gradient of the head.
         ("Qwen/Qwen2.5-0.5B", 896, 151_936, {}, 20, 1),
         ("Qwen/Qwen2.5-0.5B", 896, 151_936, BONUS, 28, 1),
     ],
@@ -195,7 +195,7 @@ SEEN = {"prompt_length_mean": 200, "response_length_mean": 400}
 @pytest.mark.parametrize(
     ("version", "observed", "each", "range_"),
     [
-        ((0, 7, 1), SEEN, 10, (0.9, 1.1)),  # fitted to logs of runs whose lengths are known
+        ((0, 7, 1), SEEN, 10, (0.9, 1.1)),  # fitted to logs of runs with known lengths
         ((0, 7, 1), {}, 8, (1, 1.25)),
         (V08, SEEN, 8, (1, 1.25)),
     ],

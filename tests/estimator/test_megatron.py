@@ -1,4 +1,4 @@
-"""Megatron's layers, optimizers and padding, against sums put together by hand."""
+"""Megatron's layers, optimizers and padding, compared with hand-computed sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sphinx_verl_resources.estimator.megatron_settings import NO_MEGATRON
 from sphinx_verl_resources.estimator.phases import roles_of
 
 DENSE, EXPERTS = "Qwen/Qwen2.5-7B", "Qwen/Qwen3-30B-A3B"
-#: Of the model with experts: 8 of 128 for a token.
+#: Sizes of the model with experts, which uses 8 of 128 per token.
 EH, EQ, EK, EHEADS, X, E, N = 2048, 4096, 4 * 128, 32, 8 * 2048, 8 * 768, 128
 EXPERTS_ATTENTION = 8 * EH + 6 * EQ + 6 * EK + 8 * EHEADS + 4 * 4
 OVERRIDE = "megatron.override_transformer_config"
@@ -55,11 +55,11 @@ def test_a_layer_with_experts(layer):
 
 
 def test_experts_on_several_gpus(layer):
-    """The fullest group gets a fifth more than the mean, and tokens are sent."""
+    """The fullest group gets 20 % more than the mean, and tokens are sent."""
     found = layer(EXPERTS, expert=8, fused_activation=True)
     assert found.saved == pytest.approx(EXPERTS_ATTENTION + 1.2 * (2 * X + 6 * E) + 13 * N)
     assert found.backward == pytest.approx(1.2 * 8 * X)
-    # Tensor parallelism of experts gathers their tokens, and divides their matrices.
+    # Tensor parallelism of experts gathers their tokens and divides their matrices.
     gathered = layer(EXPERTS, tensor=2, expert_tensor=2, fused_activation=True)
     assert gathered.saved == pytest.approx((EXPERTS_ATTENTION + 6 * E + 13 * N) / 2 + 2 * X)
 
@@ -128,7 +128,7 @@ def test_states_of_muon_are_not_offloaded(ask, sizes):
 
 
 def test_uneven_experts_leave_cached_blocks(ask, sizes):
-    """A quarter of activations and logits, where experts are on several GPUs; not in PyTorch's counter."""
+    """A quarter of activations and logits if experts are on several GPUs; PyTorch's counter excludes them."""
     alone, spread = (
         ask({**MUON, "megatron.expert_model_parallel_size": size}, model=EXPERTS, gpus=16) for size in (1, 8)
     )
@@ -200,13 +200,13 @@ MEGATRON = {
 
 #: Parameters on the last stage: half the layers, the head and the last norm, divided by TP 2.
 LAST = (14 * U + HEAD + H) / 2
-#: What a layer keeps under Megatron, on each of two GPUs: tokens and matrices are divided.
+#: The saved bytes of a Megatron layer on each of two GPUs, which divide tokens and matrices.
 KEPT = (8 * H + 4 * 3584 + 4 * 512 + 4 * 28 + 10 * F) / 2
 
 
 @pytest.fixture
 def stage():
-    """Bytes of the actor's allocations by key on one pipeline stage, at a moment of an update."""
+    """Return the bytes of the actor's allocations by key on one pipeline stage, at a moment of an update."""
 
     def found(estimate, index, name, tokens=T):
         actors, _ = roles_of(estimate.shape, estimate.settings)
@@ -241,12 +241,12 @@ def test_megatron_dense(ask, tensors, stage):
     )
     backward = stage(recomputed, 0, "backward")
     assert backward["layer-inputs"] == pytest.approx(2 * H * T / 2 * 14 * 2)
-    # The layer's own input is among those of all layers.
+    # The inputs of all layers include the layer's own.
     assert backward["working-set"] == pytest.approx((KEPT - H + H + 2 * F) * T)
 
 
 def test_megatron_at_the_head(ask, tensors):
-    """The last stage at the gradient of its logits is wider than the first stage at work."""
+    """The last stage is wider at the gradient of its logits than the first stage in a layer."""
     settings = {**MEGATRON, "megatron.override_transformer_config.recompute_granularity": "full"}
     settings["megatron.override_transformer_config.recompute_method"] = "uniform"
     settings["megatron.override_transformer_config.recompute_num_layers"] = 1
@@ -294,7 +294,7 @@ def test_megatron_with_fewer_bytes_a_moment(ask, sizes):
         "optim.exp_avg_dtype": "bf16",
         "optim.exp_avg_sq_dtype": "bf16",
     }
-    # Two bytes of each main parameter are those of the weight.
+    # Two bytes of each main parameter are in the weight.
     assert sizes(ask(settings, gpus=16), "optimizer-step")["optimizer-states"] == pytest.approx(6 * LAST / 4)
     found = sizes(ask(settings, gpus=16, version=(0, 5, 0)), "optimizer-step")
     assert found["optimizer-states"] == pytest.approx(8 * LAST / 4)
@@ -338,7 +338,7 @@ def test_megatron_lora(ask, sizes):
     assert step["weights"] == pytest.approx(2 * LAST * (1 + share))
     assert step["gradients"] == pytest.approx(4 * LAST * share)
     assert step["optimizer-states"] == pytest.approx(12 * LAST * share / 4)
-    # Adapters alone go to the engine, without the frozen weights.
+    # Only adapters go to the engine, without the frozen weights.
     offloaded = {**MEGATRON, "model.lora.rank": 32, "megatron.param_offload": True}
     assert "weights" not in sizes(ask(offloaded, gpus=16), "weight-sync")
     merged = {**offloaded, "model.lora.merge": True}
@@ -370,7 +370,7 @@ def test_megatron_critic_has_a_small_head(ask, sizes):
     settings = {**MEGATRON, "algorithm.adv_estimator": "gae"}
     settings |= {f"critic.megatron.{name}_model_parallel_size": 2 for name in ("tensor", "pipeline")}
     found = ask(settings, gpus=16)
-    first = (14 * U + HEAD) / 2  # the embedding is larger than a head that gives one number
+    first = (14 * U + HEAD) / 2  # the embedding is larger than a head with one output
     step = sizes(found, "critic-optimizer-step")
     assert step["critic-weights"] == pytest.approx(2 * first)
     assert step["critic-optimizer-states"] == pytest.approx(12 * first / 4)  # distributed, as the actor's

@@ -1,4 +1,4 @@
-"""From the keys of verl to micro-batches, and to the tokens of each."""
+"""Micro-batches and their tokens, from verl's keys."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_dynamic_batches_are_the_budget_of_a_gpu(ask):
     assert tokens(ask({**dynamic, "actor.ppo_max_token_len_per_gpu": 100})) == 1024  # one whole sequence
     assert (
         tokens(ask({**dynamic, "actor.ppo_max_token_len_per_gpu": 10**6})) == 256 * 8 * 1024 / 8
-    )  # all there is
+    )  # all tokens
 
 
 def test_packed_micro_batches_are_padded_up_to_a_bucket(ask):
@@ -181,7 +181,7 @@ def test_log_prob_passes_have_keys_of_their_own(ask):
     budget = {"actor.use_dynamic_bsz": True, "rollout.log_prob_max_token_len_per_gpu": 32_768}
     found = ask({**budget, "rollout.n": 8, "actor.use_kl_loss": True})
     assert old_tokens(found.settings) == 32_768
-    assert reference_tokens(found.settings) == 16_384  # follows the actor, not the rollout
+    assert reference_tokens(found.settings) == 16_384  # follows the actor, not the rollout section
     only_old = ask({**MICRO, "rollout.log_prob_use_dynamic_bsz": True})
     assert (only_old.settings.old_micro_batch.dynamic, only_old.settings.actor.micro_batch.dynamic) == (
         True,
@@ -193,7 +193,7 @@ def test_reference_has_its_own_ulysses_size(ask):
     settings = {**MICRO, "actor.use_kl_loss": True}
     assert reference_tokens(ask({**settings, "ref.ulysses_sequence_parallel_size": 2}).settings) == 1024
     assert reference_tokens(ask({**settings, "actor.ulysses_sequence_parallel_size": 2}).settings) == 1024
-    # The newer key is the actor's alone.
+    # Only the actor has the newer key.
     assert reference_tokens(ask({**settings, "fsdp.ulysses_sequence_parallel_size": 2}).settings) == 2048
 
 

@@ -1,4 +1,4 @@
-"""The estimator against the recorded traces of real training steps, losses and sharded steps."""
+"""The estimator compared with recorded traces of real training steps, losses and sharded steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def oracle(request):
 
 @pytest.fixture(scope="module")
 def wrong(oracle):
-    """What is too far off, by its part of the memory."""
+    """Return the figures that are too far off, by part of the memory."""
     found = oracle.compare()
     assert {item.tolerance for item in found if item.what in ("states", "idle")} == {0.0}
     assert {item.tolerance for item in found if item.what not in ("states", "idle")} == {0.02}

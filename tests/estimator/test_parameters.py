@@ -1,4 +1,4 @@
-"""Counts follow from shapes, to the digit; so do adapters and the KV cache."""
+"""Exact counts from shapes: parameters, adapters and the KV cache."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_model_of_any_size_is_counted_at_once():
         ("Qwen/Qwen2.5-7B", 0, "all-linear", 0),
         ("Qwen/Qwen2.5-7B", 8, (), 0),
         ("Qwen/Qwen2.5-7B", 1, ("lm_head", "embed_tokens"), 2 * (3584 + 152064)),
-        # The rank 16 on q, k, v and o of Llama 3 8B that PEFT prints.
+        # PEFT prints this for rank 16 on q, k, v and o of Llama 3 8B.
         ("meta-llama/Meta-Llama-3-8B", 16, ("q_proj", "k_proj", "v_proj", "o_proj"), 13_631_488),
         ("microsoft/phi-4", 1, ("qkv_proj",), 40 * (5120 + 7680)),
         ("mistralai/Mixtral-8x7B-v0.1", 1, ("w1", "w2", "w3"), 32 * 8 * 3 * (4096 + 14336)),

@@ -1,6 +1,6 @@
-"""The phases of a step: which there are, which states are where, and names.
+"""The phases of a step: their number, states and names.
 
-What each phase holds is in the tests of the backends, of logits and of the rollout engine. The model is
+The tests of the backends, of logits and of the rollout engine check the contents of each phase. The model is
 Qwen2.5-7B on eight GPUs.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from qwen_7b import FULL
 
-# Which states are where: the tables of verl's behaviour, phase by phase.
+# The states in each phase, from the tables of verl's behaviour.
 RESIDENT = {
     "rollout": ("weights unless param", "optimizer unless optimizer"),
     "old-log-prob": ("weights", "optimizer unless optimizer"),
@@ -35,7 +35,7 @@ def test_what_offload_lowers_and_what_it_does_not(ask, sizes, param, optimizer, 
             if not (flag and flags[flag]):
                 expected.add({"optimizer": "optimizer-states"}.get(what, what))
         if name == "weight-sync" and strategy == "fsdp2" and param:
-            expected.discard("weights")  # they are taken from where they lie
+            expected.discard("weights")  # they are sent from where they are
         states = {"weights", "optimizer-states", "gradients"} & set(sizes(found, name))
         assert states == expected, name
 

@@ -1,4 +1,4 @@
-"""Pools of GPUs: those that train, and those that only roll out, teach or reward."""
+"""Pools of GPUs: for training, and for rollout, teachers or reward models only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REWARD = {
 
 @pytest.fixture
 def raw(registries):
-    """The settings of a request whose keys are verl's own: those of the asynchronous trainers are like others."""
+    """Return the settings for verl's full keys; the asynchronous trainers' keys look like abbreviations."""
 
     def found(config, **others):
         config = {"algorithm.adv_estimator": "grpo", f"{ACTOR}.ppo_micro_batch_size_per_gpu": 1, **config}

@@ -1,4 +1,4 @@
-"""What holds for every estimate, over random settings."""
+"""Properties of every estimate, tested with random settings."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def requests(draw, **fixed):
 
 
 def asked(request):
-    """The estimate; settings that leave none are of no interest here."""
+    """Return the estimate, skipping settings that cannot be estimated."""
     try:
         return estimate(request, REGISTRIES)
     except NoAnswerError:
@@ -167,18 +167,18 @@ def test_more_gpus_never_raise_a_training_state(request):
 
 
 def states_of(found):
-    """Most bytes of the states of the actor and of the critic on any stage, in the optimizer step."""
+    """Return the most bytes of states of the actor and the critic on any stage, in the optimizer step."""
     for stages in roles_of(found.shape, found.settings):
         yield max((size_of(role.update(tokens=1.0).step) for role in stages), default=0)
 
 
 def trained(found):
-    """Bytes of the training process by phase."""
+    """Return the bytes of the training process by phase."""
     return {phase.name: phase.counted for phase in found.phases}
 
 
 def accumulates(found):
-    """Whether an update has more than one micro-batch, and so gradients of earlier ones."""
+    """Return whether an update has more than one micro-batch, and so gradients of earlier ones."""
     return micro_batches(found.settings, found.settings.actor) > 1
 
 
@@ -200,7 +200,7 @@ def test_larger_micro_batches_never_lower_a_phase(request, small, more):
 @given(requests(), st.integers(1, 4096), st.integers(1, 4096))
 def test_longer_sequences_never_lower_a_phase(request, short, more):
     config = {**request.config, f"{A}.use_dynamic_bsz": False, f"{A}.ppo_micro_batch_size_per_gpu": 4}
-    # Of the stages of a pipeline another one may be the fullest then.
+    # Another pipeline stage may then be the fullest.
     config |= {f"{role}.megatron.pipeline_model_parallel_size": 1 for role in (A, "critic")}
     key = "data.max_response_length"
     one, other = (
@@ -259,7 +259,7 @@ def test_what_saves_memory_never_costs_any(key, request):
 
 @given(requests(config={f"{R}.free_cache_engine": True}))
 def test_a_suggestion_keeps_its_promise(request):
-    """Every change, written into the settings, gives a peak that is not above the promised one."""
+    """Every change, written into the settings, gives at most the promised peak."""
     found = asked(request)
     for suggestion in found.suggestions:
         assert 0 < suggestion.saves <= found.peak
@@ -297,7 +297,7 @@ def test_no_settings_are_too_odd(config, model, gpus, version, framework):
 
 
 def tried(request):
-    """The estimate or None, and what is wrong."""
+    """Return the estimate or None, and the problems."""
     try:
         found = estimate(request, REGISTRIES)
     except NoAnswerError as error:
@@ -307,7 +307,7 @@ def tried(request):
 
 @given(requests())
 def test_an_estimate_keeps_nothing_back(request):
-    """Computed again from its settings it is the same."""
+    """Computing it again from its settings gives the same result."""
     found = asked(request)
     assert phases_of(found.shape, found.settings) == found.phases
     assert host_memory(found.shape, found.settings) == found.host
@@ -317,7 +317,7 @@ def test_an_estimate_keeps_nothing_back(request):
     requests(), st.fixed_dictionaries({}, optional={key: values[key] for key in sorted(VARIED & {*values})})
 )
 def test_read_again_an_estimate_is_what_its_request_gives(request, changes):
-    """Only what names a key that has changed is read again; other keys of the backend would choose it."""
+    """Only fields that use a changed key are read again; keys of another backend would select that backend."""
     first = asked(request)
     backend = ".megatron." if first.settings.actor.backend == "megatron" else ".fsdp"
     there = first.request.having(
@@ -333,7 +333,7 @@ def test_read_again_an_estimate_is_what_its_request_gives(request, changes):
         assert (found.host, found.warnings) == (expected.host, expected.warnings)
 
 
-#: Whose training process is the same on any GPU.
+#: Requests with the same training process on any GPU.
 apart = requests(config={f"{R}.name": "vllm", "trainer.v1.trainer_mode": "sync"}).map(
     lambda request: replace(request, gpu="H100", version=CURRENT)
 )

@@ -1,4 +1,4 @@
-"""Ranges put together by hand: of allocations, of phases with unknown or varying lengths, and their verdicts."""
+"""Hand-computed ranges: of allocations, of phases with unknown or varying lengths, and their verdicts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_is_exact_has_no_range():
 
 
 def test_a_share_of_the_training_process_is_never_modelled():
-    """4 % of what PyTorch counts, as wide as the rest is made."""
+    """4 % of PyTorch's count, widened like the rest."""
     assert UNMODELLED.value == 0.04
     assert ends_of((piece(Kind.WEIGHTS, 1000),), 1, 1000) == pytest.approx((960, 1040))
     assert ends_of((piece(Kind.WEIGHTS, 1000),), 0.5, 1000) == pytest.approx((980, 1020))
@@ -44,7 +44,7 @@ def test_within_a_category_distances_add_up():
 def test_across_categories_distances_add_up_as_squares():
     parts = (piece(Kind.LOGITS, 30, 0.9, 1.2), piece(Kind.ACTIVATIONS, 40, 0.9, 1.2))
     assert ends_of(parts, 1, 0) == pytest.approx((70 - 5, 70 + 10))
-    # With 4 % of 300 as a third cause: √(3² + 4² + 12²) = 13.
+    # With 4 % of 300 as a third error: √(3² + 4² + 12²) = 13.
     assert ends_of(parts, 1, 300).low == pytest.approx(70 - 13)
 
 
@@ -58,12 +58,12 @@ def test_a_widening_leaves_what_is_outside_the_training_process(kind):
 def test_no_end_is_below_zero():
     logits = piece(Kind.LOGITS, 10, 0.5, 1.5)
     assert logits.ends(8) == (0, 50)
-    assert ends_of((logits,), 8, 10).low == 0  # though 4 % of it are missing besides
+    assert ends_of((logits,), 8, 10).low == 0  # despite another 4 % below it
 
 
 # Phases.
 class Ranged(AnyEstimate):
-    """An estimate of one phase, with graphs of 100 bytes, give or take 30 of them."""
+    """An estimate of one phase with graphs of 100 ± 30 bytes."""
 
     kind, widening = "fsdp", 1.0
 
@@ -90,12 +90,12 @@ def test_what_is_unknown_gives_bounds():
 
 
 def test_the_low_end_is_not_above_the_estimate():
-    """Padded logits are divided into a copy: what is unknown can be favourable and yet take more."""
+    """Padded logits are divided into a copy, so the favourable value of an unknown setting can need more memory."""
     assert Ranged(least=120).peak_range == pytest.approx((70, 182))
 
 
 def test_lengths_that_vary_are_one_more_cause():
-    """30 for the graphs, and 40 for the lengths, either way: √(30² + 40²) = 50."""
+    """30 for the graphs and 40 for the lengths, in both directions: √(30² + 40²) = 50."""
     assert Ranged(varies=True).peak_range == pytest.approx((50, 150))
     assert Ranged(varies=True, least=100, most=100).peak_range == pytest.approx((70, 130))
 
@@ -107,11 +107,11 @@ def test_only_lengths_around_a_known_mean_vary(ask):
     source = {"fsdp.param_offload": ...}
     unquoted = ask({**FULL, **source}, observed=seen, partial=True)
     assert "offload" in unquoted.settings.unstated
-    assert not unquoted.varies  # whether states were offloaded is unknown, too
+    assert not unquoted.varies  # the offload setting is unknown, too
 
 
 def test_unknown_lengths_are_between_short_ones_and_the_limit(ask):
-    """The low end has sequences of 0.24 of the longest, with next to no variation; the high end full ones."""
+    """The low end has sequences of 0.24 of the longest, with almost no variation; the high end has full ones."""
     fixed = {"actor.ppo_micro_batch_size_per_gpu": 4, "actor.use_dynamic_bsz": False}
     found = ask(fixed)
     shorter, longer = (
@@ -126,7 +126,7 @@ def test_unknown_lengths_are_between_short_ones_and_the_limit(ask):
 
 
 def test_both_ends_of_the_counter(ask):
-    """What is outside the training process is not in it, but for vLLM's pool before v0.7.1."""
+    """It excludes everything outside the training process, except vLLM's pool before v0.7.1."""
     found = ask(FULL, version=(0, 7, 0))
     low, high = found.torch_peak_range
     assert low < found.torch_peak < high
@@ -154,7 +154,7 @@ def test_both_ends_of_the_counter(ask):
     ],
 )
 def test_verdicts(capacity, others, verdict):
-    """Both ends, 42 and 182, against what the GPU has."""
+    """Both ends, 42 and 182, compared with the capacity."""
     found = Ranged(capacity, **others)
     assert found.verdict == verdict
     assert found.fits is (verdict == "fits")
@@ -170,7 +170,7 @@ LONG = {
 
 
 def known(found, mean):
-    """The same run with sequences of a known mean length."""
+    """Return the same run with sequences of a known mean length."""
     lengths = replace(found.settings.lengths, mean=mean, known=True)
     return replace(found, settings=replace(found.settings, lengths=lengths))
 

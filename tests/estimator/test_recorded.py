@@ -1,4 +1,4 @@
-"""Cases and runs as questions to the estimator."""
+"""Cases and runs as requests to the estimator."""
 
 from __future__ import annotations
 
@@ -115,6 +115,6 @@ def test_easyr1_has_a_mode_for_its_data_type(registries):
     config = {**CONFIG, "easyr1.dtype": "bf16 with adamw_bf16"}
     found = estimate_case(case(config=config, framework="EasyR1", outcome="fits"), registries)
     assert found.settings.actor.fsdp.parameter_bytes == 2
-    assert found.settings.actor.moments == 6  # with a buffer after Kahan
+    assert found.settings.actor.moments == 6  # with a Kahan summation buffer
     assert found.settings.computes_entropy is False
     assert found.torch_peak == max(phase.counted for phase in found.phases)

@@ -1,4 +1,4 @@
-"""From the keys of verl to models, backends, engines and GPUs; and keys that decide memory and are not read."""
+"""Models, backends, engines and GPUs from verl's keys, and decisive keys with unknown values."""
 
 from __future__ import annotations
 

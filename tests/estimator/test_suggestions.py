@@ -18,7 +18,7 @@ RECOMPUTE = {
 
 @pytest.fixture
 def offered(ask):
-    """What is offered for settings: costs and caveats by the text of all steps."""
+    """Return the suggestions for settings: costs and caveats by the text of all steps."""
 
     def found(settings, **others):
         reliefs = ask(settings, **others).reliefs
@@ -96,7 +96,7 @@ def test_nothing_is_offered_that_saves_next_to_nothing(ask):
 
 
 def test_an_engine_is_not_starved(ask, offered):
-    """Less memory for an engine that has just room for its weights and a sequence is no relief."""
+    """An engine that just has room for its weights and a sequence is not offered less memory."""
     tight = {**FULL, "rollout.gpu_memory_utilization": 0.25, "rollout.tensor_model_parallel_size": 1}
     assert not [setting for setting in offered(tight) if "gpu_memory_utilization" in setting]
 
@@ -155,7 +155,7 @@ def test_log_prob_passes_follow_or_have_their_own(offered):
 
 
 def test_whole_gradients_are_avoided_by_one_micro_batch(ask, offered):
-    """verl v0.9.0 keeps undivided gradients between micro-batches; later versions have a switch."""
+    """verl v0.9.0 keeps unsharded gradients between micro-batches; later versions have a switch."""
     budget, switch = f"{A}.ppo_max_token_len_per_gpu=262144", "use_no_sync_for_gradient_accumulation=False"
     assert offered(FULL)[budget] == ("none", "")
     assert not [setting for setting in offered(FULL) if setting.endswith(switch)]

@@ -1,4 +1,4 @@
-"""Sweeps of one run: settings that save memory, one after another, and longer and longer responses."""
+"""Sweeps of one run: memory-saving settings added one by one, and increasing response lengths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEGATRON = {f"{role}.strategy": "megatron" for role in (A, "critic")}
 
 
 def switched(found) -> dict[str, object]:
-    """All overrides of the steps, as settings."""
+    """Return all overrides of the steps, as settings."""
     pairs = [override.split("=") for step in found.steps for override in step.setting.split()]
     read = {"True": True, "full": "full", "uniform": "uniform"}
     return {key: read.get(value) or float(value) for key, value in pairs}

@@ -32,7 +32,7 @@ def test_the_engines_tp_leaves_room_for_a_cache(registries, model, tensor):
 
 
 def test_tp_divides_the_heads(registries):
-    """Qwen2.5-7B has 28 of them."""
+    """Qwen2.5-7B has 28 heads."""
     asked = request(gpus=8)
     asked = replace(asked, config={**asked.config, f"{R}.gpu_memory_utilization": 0.05})
     assert fitted(asked, registries).config[f"{R}.tensor_model_parallel_size"] == 4
@@ -52,7 +52,7 @@ def test_tasks():
     assert set(TASKS) == {"GRPO", "GRPO-LoRA", "PPO", "DAPO"}
     assert task_settings("dapo")["algorithm.adv_estimator"] == "grpo"
     assert task_settings("ppo")["critic.fsdp.param_offload"] is True
-    # Responses to one prompt are compared: alone, one would teach nothing.
+    # GRPO compares the responses to one prompt; a single response would teach nothing.
     responses = {name: task_settings(name).get(f"{R}.n", 1) for name in TASKS}
     assert responses == {"GRPO": 5, "GRPO-LoRA": 5, "PPO": 1, "DAPO": 16}
     with pytest.raises(NoAnswerError, match="unknown task 'sft'"):

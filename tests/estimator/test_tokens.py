@@ -11,7 +11,7 @@ from sphinx_verl_resources.estimator.tokens import Lengths, MicroBatch, fullest,
 
 #: Sequences of exactly 500 tokens.
 EVEN = Lengths(500, 500, 1000, True)
-#: Sequences of 500 tokens in the mean, and of 2000 at most.
+#: Sequences of 500 tokens on average, and at most 2000.
 UNEVEN = Lengths(500, 2000, 4000, True)
 
 
@@ -30,7 +30,7 @@ def dynamic(budget, lengths=EVEN, sequences=20, divide=1, padded=False):
     ],
 )
 def test_a_budget_is_filled_evenly(budget, expected):
-    """As few micro-batches as it allows, k, of total ÷ k tokens."""
+    """The smallest number of micro-batches that the budget allows, k, with total ÷ k tokens each."""
     assert dynamic(budget) == pytest.approx(expected)
 
 
@@ -40,14 +40,14 @@ def test_a_budget_is_one_of_a_gpu():
 
 
 def test_a_micro_batch_has_a_sequence_at_least():
-    """The longest sequence is more than the budget: it takes the place of the budget."""
+    """If the longest sequence exceeds the budget, it replaces the budget."""
     assert dynamic(100) == 500
     assert dynamic(400, Lengths(500, 2000, 4000, False)) == 2000
     assert dynamic(400, Lengths(500, 2000, 4000, False), divide=4) == 500
 
 
 def test_the_budget_is_full_where_totals_vary_around_a_multiple_of_it():
-    """16 sequences hold 8000 tokens, and 1 + 1/√16 times as many in the fullest mini-batch: 10,000."""
+    """16 sequences have 8000 tokens, and 1 + 1/√16 times as many in the fullest mini-batch: 10,000."""
     for budget in (8_000, 9_000, 9_999):
         assert dynamic(budget, UNEVEN, 16) == budget  # some mini-batch has as many as this
     assert dynamic(10_000, UNEVEN, 16) == 10_000
@@ -60,11 +60,11 @@ def test_the_budget_is_full_where_totals_vary_around_a_multiple_of_it():
 def test_the_budget_is_full_where_lengths_are_unknown():
     unknown = Lengths(1000, 1000, 1000, False)
     assert dynamic(9_000, unknown) == 9_000
-    assert dynamic(30_000, unknown) == 20_000  # all there is
+    assert dynamic(30_000, unknown) == 20_000  # all tokens
 
 
 def test_bounds_of_known_lengths(ask):
-    """Half and one and a half times the variation of the middle."""
+    """0.5 and 1.5 times the variation of the estimate."""
     seen = {"prompt_length_mean": 100, "response_length_mean": 300}
     settings = ask({"actor.ppo_micro_batch_size_per_gpu": 16}, observed=seen).settings
     found = [update_tokens(each, each.actor) for each in (least(settings), settings, most(settings))]

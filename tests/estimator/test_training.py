@@ -20,7 +20,7 @@ Q, K, HEADS = 4096, 8 * 128, 32
 U = H * (2 * Q + 2 * K) + 3 * H * F + 2 * H
 R = 2 * V * H + H
 T = 8192
-#: The layer at work, and what one keeps that is not recomputed.
+#: Bytes per token of the current layer, and those saved by a layer without recomputation.
 WORKING, SAVED = 18 * H + 12 * F + 4 * Q + 4 * K + 4 * HEADS, 16 * H + 8 * F + 4 * Q + 4 * K + 4 * HEADS
 FULL = Training(
     model="meta-llama/Meta-Llama-3-8B",
@@ -62,14 +62,14 @@ def test_full_fine_tuning():
     assert phases["optimizer-step"] == pytest.approx(
         {**states, "gradients": 4 * P / 4, "step-buffer": 4 * P / 4}
     )
-    # At the end of the backward pass the gradient of the root is there whole, in 16 bits and a copy in 32.
+    # At the end of the backward pass the root's gradient is unsharded, in 16 bits and as a copy in 32.
     end = {**states, "gradients": 4 * P / 4, "root-gradient": 6 * R}
     assert phases["update-backward"] == pytest.approx(end)
     assert sum(end.values()) > sum(states.values()) + 2 * R + 2 * U + 2 * V * H + 4 * P / 4 + WORKING * T
 
 
 def test_a_layer_of_the_backward_pass():
-    """With more tokens the layer at work is wider than the last gradient."""
+    """With more tokens the current layer is wider than the last gradient."""
     _, phases = run(tokens=2 * T)
     assert phases["update-backward"] == pytest.approx(
         {
@@ -79,14 +79,14 @@ def test_a_layer_of_the_backward_pass():
             "gathered-layer": 2 * U,
             "head-gradient": 2 * V * H,
             "working-set": WORKING * 2 * T,
-            # More than the inputs of layers, which go meanwhile.
+            # More than the inputs of layers, which are freed meanwhile.
             "gradients": 4 * P / 4,
         }
     )
 
 
 def test_the_gradient_of_the_root_of_weights_in_16_bits():
-    """A share of it in 32 bits is there, too."""
+    """Its shard in 32 bits comes on top."""
     _, phases = run(parameter_bytes=2, tokens=512)
     assert phases["update-backward"]["root-gradient"] == pytest.approx((6 + 4 / 4) * R)
     _, adapters = run(lora_rank=16, tokens=512)

@@ -1,4 +1,4 @@
-"""A key that changes memory either changes a result, or is among what is not supported: every recorded one."""
+"""Every recorded key that changes memory either changes a result or is reported as unsupported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMON = {
     "trainer.n_gpus_per_node": 8,
 }
 SEEN = {"observed": {"prompt_length_mean": 50, "response_length_mean": 60}}
-#: A cache so small that a warning counts its tokens.
+#: A cache so small that a warning gives its tokens.
 TIGHT = {"rollout.gpu_memory_utilization": 0.4, "rollout.max_model_len": 200_000}
 RECOMPUTE = "megatron.override_transformer_config.recompute"
 MEGATRON = {
@@ -38,7 +38,7 @@ MEGATRON = {
         for name in ("tensor", "pipeline")
     },
 }
-#: Settings in which keys can show what they do, by training backend.
+#: Settings in which keys can show their effect, by training backend.
 CONTEXTS = {
     "fsdp": [
         (COMMON, {}),
@@ -95,7 +95,7 @@ CONTEXTS = {
     ],
 }
 CONTEXTS["fsdp2"] = [({**config, "actor.strategy": "fsdp2"}, others) for config, others in CONTEXTS["fsdp"]]
-#: Values other than the default: those that a key has names for, or some of its type.
+#: Values other than the default: the named choices of a key, or some values of its type.
 VALUES = {
     f"{A}.strategy": ["fsdp2", "megatron", "veomni"],
     "critic.strategy": ["fsdp2", "megatron"],
@@ -122,7 +122,7 @@ VALUES = {
     "critic.megatron.expert_tensor_parallel_size": [1],
     f"{R}.tensor_model_parallel_size": [4],
     f"{R}.quantization": ["fp8"],
-    # Unset, they follow the version: the newest release waits for the last micro-batch.
+    # If unset, they follow the version: the newest release waits for the last micro-batch.
     f"{A}.fsdp_config.use_no_sync_for_gradient_accumulation": [False],
     "critic.fsdp.use_no_sync_for_gradient_accumulation": [False],
     **{
@@ -140,7 +140,7 @@ OF_TYPE = {
     "dict": [{"a": 1}],
     "str or list": [["q_proj"]],
 }
-#: Keys that do nothing with some backends although the registry does not say so of each, and why.
+#: Keys without effect with some backends that the registry does not exclude, and the reason.
 NO_EFFECT = {
     "actor_rollout_ref.model.path": ("the request names the model", "fsdp", "fsdp2", "megatron"),
     "model_engine": ("the strategy counts where it is set", "fsdp2", "megatron"),
@@ -168,14 +168,14 @@ IMPOSSIBLE = ((["AdamW8bit"], "megatron"),)
 
 
 def candidates(key):
-    """Values to try, in groups of which one has to count: each by itself where they are words."""
+    """Return values to try, in groups; one value per group must have an effect. Each word is its own group."""
     if key.name in VALUES:
         return [[value] for value in VALUES[key.name]]
     return [[value for value in OF_TYPE[key.type] if value != DEFAULTS.get(key.name)]]
 
 
 def backends_of(key):
-    """Where the registry says that it is read."""
+    """Return the backends that read a key according to the registry."""
     found = []
     for name in CONTEXTS:
         if key.backends and name not in key.backends and not (name == "fsdp2" and "fsdp" in key.backends):
@@ -193,7 +193,7 @@ def backends_of(key):
 
 @pytest.fixture(scope="module")
 def result(ask):
-    """Everything that an estimate says, in numbers and warnings."""
+    """Return all numbers and warnings of an estimate."""
     kept = {}
 
     def found(config, others):
@@ -231,7 +231,7 @@ SHORT["actor_rollout_ref.model"] = "model"
 
 
 def names_of(key):
-    """A key, and how the contexts above call it."""
+    """Return a key and its abbreviation in the contexts above."""
     short = (new + key.removeprefix(old) for old, new in SHORT.items() if key.startswith(f"{old}."))
     return {key, *short}
 
@@ -249,7 +249,7 @@ def test_every_key_counts_or_is_told(result, key, values, backend):
         before, _ = result(without, others)
         try:
             after, unsupported = result({**without, key.name: value}, others)
-        except NoAnswerError:  # refused, with a reason
+        except NoAnswerError:  # rejected, with a reason
             continue
         told = any(text.startswith((f"{key.name}:", f"{key.name}.")) for text in unsupported)
         if told or before != after:
@@ -282,7 +282,7 @@ def test_what_an_estimate_says_of_ignored_settings(ask):
     assert found.unsupported == (
         f"{A}.fsdp_config.mixed_precision.reduce_dtype: not modelled",
         f"{A}.optim.optimizer: 'SGD' is not modelled; computed as Adam",
-        f"{A}.something_new: not a key that is known to change memory",
+        f"{A}.something_new: its effect on memory is unknown",
     )
 
 

@@ -1,4 +1,4 @@
-"""Every switch between releases of verl that changes memory, on both sides of its release."""
+"""Every change between releases of verl that affects memory, before and after its release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def before(version):
 
 @pytest.fixture
 def change(ask, sizes):
-    """The bytes of one component in a phase just before a release, and with it; None where it is missing."""
+    """Return the bytes of a component in a phase just before a release and with it; None if it is missing."""
 
     def found(version, name, key, settings=None):
         return tuple(
@@ -42,9 +42,9 @@ def change(ask, sizes):
 @pytest.mark.parametrize(
     ("settings", "old", "new"),
     [
-        # Padded logits are no view: the quotient and its gradient are there, with entropy ten copies more in fp32.
+        # Padded logits are no view: there are the quotient and its gradient, and with entropy ten more fp32 copies.
         ({"model.use_remove_padding": False}, 26, 4),
-        # Divided in place in a view, the backward pass holds four copies of the gradient.
+        # For a division in place in a view, the backward pass has four copies of the gradient.
         ({"model.use_remove_padding": True, "actor.use_torch_compile": False}, 28, 8),
         ({"model.use_remove_padding": True}, 8, 8),
     ],
@@ -92,7 +92,7 @@ def test_sleep_keeps_weights_on_the_host(ask):
     assert kept((0, 8, 0), **sglang, **lora, **{"model.lora.merge": True}) == whole
     assert kept((0, 8, 0), **sglang, **mtp) == whole
     assert kept((0, 9, 0), **sglang) == whole
-    assert kept(CURRENT, **sglang, **lora) is None  # they stay on the GPU
+    assert kept(CURRENT, **sglang, **lora) is None  # the weights stay on the GPU
 
 
 @pytest.mark.parametrize(("version", "kept"), [((0, 7, 0), True), ((0, 7, 1), False), ((0, 8, 0), True)])
@@ -137,7 +137,7 @@ def test_engine_in_its_own_process(ask, sizes):
 
 
 def test_bucket_for_weights(change):
-    """FSDP2 hands over tensor by tensor; FSDP gathers more before the bucket is there."""
+    """FSDP2 sends tensor by tensor; FSDP gathers more before the bucket exists."""
     fsdp2 = {"actor.strategy": "fsdp2"}
     assert change((0, 7, 1), "weight-sync", "bucket") == (None, None)
     assert change((0, 7, 1), "weight-sync", "bucket", fsdp2) == (None, 2 * GIB)
@@ -176,7 +176,7 @@ def test_gradients_of_adapters_are_small(change):
 
 
 def test_second_copy_of_the_logits(change):
-    # In the update the quotient is a copy more, and the backward pass no longer has one more of the gradient.
+    # In the update the quotient is one more copy, and the backward pass has one fewer copy of the gradient.
     assert change((0, 9, 0), "update-forward", "logits") == (8 * T * V, 4 * T * V)
     entropy = {"actor.entropy_coeff": 0.01}
     assert change((0, 9, 0), "update-forward", "logits", entropy) == (8 * T * V, 6 * T * V)

@@ -1,4 +1,4 @@
-"""Settings of verl that leave no estimate or a doubtful one, and what is said about each."""
+"""Settings that prevent an estimate or make it doubtful, and the message for each."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ERRORS = [
         },
         "megatron.pipeline_model_parallel_size",
         Code.wrong_value,
-        "28 layers cannot be shared out so among 2 stages",
+        "28 layers cannot be divided this way among 2 stages",
     ),
     (
         {"rollout.gpu_memory_utilization": 0},
@@ -78,14 +78,14 @@ ERRORS = [
         {"fsdp.model_dtype": "float23"},
         "fsdp_config.model_dtype",
         Code.unknown_value,
-        "'float23' is not a value",
+        "unknown value 'float23'",
     ),
-    ({"actor.strategy": "fsdp3"}, "actor.strategy", Code.unknown_value, "'fsdp3' is not a value"),
+    ({"actor.strategy": "fsdp3"}, "actor.strategy", Code.unknown_value, "unknown value 'fsdp3'"),
     (
         {"actor.ppo_micro_batch_size": 4},
         "actor.ppo_micro_batch_size",
         Code.wrong_value,
-        "leave none for each of 8",
+        "are fewer than one for each of 8",
     ),
     ({"model.target_modules": 7}, "model.target_modules", Code.wrong_type, "expected 'all-linear' or a list"),
 ]
@@ -140,7 +140,7 @@ def test_layers_have_to_go_on_the_stages(ask, stages, first, last, good):
     if good:
         assert ask(settings, gpus=32).peak > 0
     else:
-        with pytest.raises(NoAnswerError, match="cannot be shared out"):
+        with pytest.raises(NoAnswerError, match="cannot be divided"):
             ask(settings, gpus=32)
 
 
@@ -158,19 +158,19 @@ def test_several_problems_are_told_together(ask):
 
 
 WARNINGS = [
-    ({}, "actor.ppo_micro_batch_size_per_gpu", Code.missing_key, "nothing sets the micro-batch", "dynamic"),
+    ({}, "actor.ppo_micro_batch_size_per_gpu", Code.missing_key, "no micro-batch size is set", "dynamic"),
     (
         {"actor.ppo_micro_batch_size_per_gpu": 64},
         "actor.ppo_micro_batch_size_per_gpu",
         Code.wrong_value,
-        "larger than the mini-batch of a GPU, 32",
-        "mini-batch",
+        "larger than a GPU's mini-batch of 32",
+        "lower it",
     ),
     (
         {**MICRO, "data.max_prompt_length": 1024, "data.max_response_length": 200_000},
         "data.max_response_length",
         Code.wrong_value,
-        "up to 201,024 tokens, and the model has 131,072 positions",
+        "up to 201,024 tokens, but the model only has 131,072 positions",
         "shorten",
     ),
     (
@@ -199,7 +199,7 @@ WARNINGS = [
         {**MICRO, "trainer.nnodes": 3, "trainer.n_gpus_per_node": 3},
         "trainer.n_gpus_per_node",
         Code.wrong_value,
-        "3 × 3 GPUs contradict the 8",
+        "3 nodes × 3 GPUs contradict the 8",
         "correct",
     ),
     (

@@ -1,4 +1,4 @@
-"""Data directories and checkouts of verl for the rules, on registries without cases, which load fast."""
+"""Data directories and checkouts of verl for the rules, with registries without cases, which load fast."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IDENTITY = {
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory) -> Directory:
-    """The registries of the package, and nothing else of it."""
+    """The registries of the package, without its other data."""
     folder = tmp_path_factory.mktemp("package")
     for name in REGISTRIES:
         if name != "analysis.yaml":
@@ -44,24 +44,24 @@ def base(tmp_path_factory) -> Directory:
 
 @dataclass
 class Checked:
-    """A data directory called ``data`` in a folder that may hold a checkout called ``verl``."""
+    """A data directory ``data`` in a folder that may contain a checkout ``verl``."""
 
     path: Path
     base: Directory
     run_text: Callable[..., str]
 
     def write(self, name: str, text: str) -> None:
-        """Write a file of the data."""
+        """Write a data file."""
         file = self.path / "data" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
 
     def run(self, name: str = "a", **changes: Any) -> None:
-        """Write a run that is good but for the changes; ``...`` leaves a field out."""
+        """Write a valid run with changes; ``...`` removes a field."""
         self.write(f"runs/{name}.yaml", self.run_text(id=name, **changes))
 
     def add_schemas(self) -> None:
-        """Put a schema of each kind into the data directory."""
+        """Add the schemas to the data directory."""
         for name in MODELS:
             self.write(f"schema/{name}.json", "{}")
 
@@ -71,16 +71,16 @@ class Checked:
         self.write("exceptions.yaml", "\n".join([*lines, *(f"  - {entry}" for entry in entries), ""]))
 
     def check(self, repository: Repository | None = None) -> CheckResult:
-        """What is wrong."""
+        """The problems."""
         directory = configured_directory("data", self.path)
         return check_data(CheckContext([directory], bundled=self.base, today=TODAY, repository=repository))
 
     def problems(self, repository: Repository | None = None) -> list[str]:
-        """What is wrong, as it is printed."""
+        """The printed problems."""
         return [str(problem) for problem in self.check(repository).problems]
 
     def codes(self, repository: Repository | None = None) -> list[str]:
-        """The codes of what is wrong."""
+        """The codes of the problems."""
         return [problem.code.name for problem in self.check(repository).problems]
 
 
@@ -92,7 +92,7 @@ def checked(tmp_path, base, make_good_run_text) -> Checked:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git in a folder; nothing of the person who runs the tests has a say in it."""
+    """Run git in a folder, without the user's own configuration."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(folder), *arguments]
     done = subprocess.run(
@@ -109,7 +109,7 @@ def verl_git():
 
 @pytest.fixture
 def verl(tmp_path):
-    """A function that makes a checkout with these files, tagged as release 0.4.0."""
+    """A function that creates a checkout with these files, tagged as release 0.4.0."""
 
     def make(files: dict[str, str], name: str = "verl") -> Repository:
         folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""``verl-resources check --fix``: what is put right, what is said about it, and what is left alone."""
+"""``verl-resources check --fix``: repairs, their messages, and unchanged files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIXABLE = [rule.code.name for rule in RULES if rule.fixable == "yes"]
 
 @pytest.mark.parametrize("code", FIXABLE)
 def test_what_the_reference_calls_repairable_is_repaired(code, root, checked, capsys, monkeypatch):
-    """The example of the rule breaks it, and nothing at all once it is repaired."""
+    """The example of the rule breaks it, and breaks no rule after the repair."""
     for path in (root / "docs/rules" / code / "data").rglob("*.yaml"):
         checked.write(
             path.relative_to(root / "docs/rules" / code / "data").as_posix(), path.read_text("utf-8")
@@ -41,7 +41,7 @@ def test_the_example_of_the_documentation(root):
 
 
 def test_nothing_is_written_where_the_checkout_gives_no_answer(checked, verl, monkeypatch, capsys):
-    """The first file could be repaired; it is not, for the second cannot be judged."""
+    """The first file could be repaired, but is not, because the second cannot be checked."""
     repository = verl({"a.sh": ""})
     checked.write("runs/a.yaml", checked.run_text(id="z"))
     checked.run("b", script={"ref": "main", "path": "a.sh"})
@@ -80,8 +80,8 @@ def test_everything_else_stays_byte_for_byte(checked, monkeypatch, capsys):
         line.split(" repaired: ") for line in capsys.readouterr().err.splitlines() if "repaired" in line
     ] == [
         ["data/runs/a.yaml:1:", "schema line added"],
-        ["data/runs/a.yaml:2:", "id 'b' made 'a', as the file is called"],
-        ["data/runs/a.yaml:10:", "infer.version put in quotes"],
+        ["data/runs/a.yaml:2:", "id 'b' changed to 'a', the file name"],
+        ["data/runs/a.yaml:10:", "infer.version quoted"],
     ]
 
 
@@ -119,7 +119,7 @@ def test_branches_are_pinned_in_a_checkout_only(checked, verl, monkeypatch, caps
     assert main(["check", "--fix"]) == 0
     assert (checked.path / "data/runs/a.yaml").read_text() == before
     main(["check", "--fix", "--repo", str(repository.path)])
-    assert f"script.ref: {branch!r} pinned to {commit}" in capsys.readouterr().err
+    assert f"script.ref: {branch!r} replaced with {commit}" in capsys.readouterr().err
     after = (checked.path / "data/runs/a.yaml").read_text()
     assert after.replace(commit, branch) == before
     assert f"ref: {branch}" in (checked.path / "data/runs/b.yaml").read_text(), "it has no such file"
@@ -129,7 +129,7 @@ def test_branches_are_pinned_in_a_checkout_only(checked, verl, monkeypatch, caps
 def test_the_dataset_of_the_package_is_not_changed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--fix"]) == 2
-    assert "the dataset of the package is not changed; name a data directory" in capsys.readouterr().err
+    assert "--fix does not change the bundled dataset; give a data directory" in capsys.readouterr().err
 
 
 def test_no_yaml_is_left_as_it_is(checked, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Registries, and all runs together."""
+"""Rules for registries, and for all runs together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sphinx_verl_resources.lint.context import CheckContext
 TODAY = date(2026, 11, 22)
 CARD = "name: X100, vendor: nvidia, memory_gb: 80, memory_mib: 81559"
 ROLLOUT = "actor_rollout_ref.rollout"
-#: From which a peak is computed that is worth looking at.
+#: Settings with a complete estimate.
 SETTINGS = {
     "algorithm.adv_estimator": "grpo",
     "data.train_batch_size": 256,
@@ -96,7 +96,7 @@ def test_active_parameters_are_counted_too(checked, root):
     checked.run(model="example/Tiny", size="0.5B")
     checked.write("architectures.yaml", entry + "    parameters_active: 5\n")
     (found,) = checked.problems()
-    assert "Tiny: parameters_active is 5, and the shape gives 2,354,432" in found
+    assert "Tiny: parameters_active is 5, but the shape gives 2,354,432" in found
 
 
 def test_incomplete_models(checked, root):
@@ -177,7 +177,7 @@ def test_the_same_run_three_times_is_said_of_two(checked):
     ],
 )
 def test_cards_are_compared_as_they_are_sold(checked, least, recommended, found):
-    """Drivers report 81920 MiB of an A100 and 81559 of an H100, both of 80 GB."""
+    """Drivers report 81920 MiB for an A100 and 81559 for an H100, both with 80 GB."""
     checked.run(gpus=least, kind="stated")
     checked.run("b", tag="RECOMMENDED", gpus=recommended, kind="stated")
     assert [code for code in checked.codes() if code == "recommended_below_min"] == found
@@ -237,7 +237,7 @@ def test_what_is_measured_beside_what_is_computed(checked, changes, found):
 
 
 def test_all_that_takes_long_is_watched(checked):
-    """A line on the terminal says how far the work is, while files are read and while runs are computed."""
+    """A line on the terminal shows progress while files are read and while runs are computed."""
     for name, count in (("a", 1), ("b", 2), ("c", 4)):
         checked.run(name, gpus={"count": count, "type": "H100"})
     seen: dict[str, int] = {}

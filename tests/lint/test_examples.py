@@ -1,6 +1,6 @@
-"""The examples of the documentation: each breaks its rule and no other, and the good one breaks none.
+"""The examples of the documentation: each breaks only its rule, and the good one breaks none.
 
-A comment at the end of an example repeats what ``check`` says about it. ``UPDATE_GOLDEN=1`` writes it anew.
+A comment at the end of an example has the message of ``check``. ``UPDATE_GOLDEN=1`` rewrites it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MESSAGE = "# verl-resources check: "
 
 
 def problems(folder, checked, verl) -> list[str]:
-    """What is wrong with the data of an example."""
+    """The problems of an example's data."""
     shutil.copytree(folder / "data", checked.path / "data", dirs_exist_ok=True)
     repository = None
     if (folder / "verl").is_dir():
@@ -28,13 +28,13 @@ def problems(folder, checked, verl) -> list[str]:
 
 
 def message_of(folder) -> str:
-    """What the comment of an example says."""
+    """The message in the comment of an example."""
     (text,) = [text for path in folder.rglob("*.yaml") if MESSAGE in (text := path.read_text("utf-8"))]
     return text.partition(MESSAGE)[2].removesuffix("\n")
 
 
 def write_message(folder, message) -> None:
-    """Put a message at the end of the file that it is about."""
+    """Write a message at the end of its file."""
     file = folder / message.partition(":")[0]
     file.write_text(file.read_text("utf-8").partition(MESSAGE)[0] + f"{MESSAGE}{message}\n", "utf-8")
 

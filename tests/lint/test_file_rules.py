@@ -1,4 +1,4 @@
-"""What is asked of the text of a file."""
+"""Rules for the text of a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LINE = "# yaml-language-server: $schema=../schema/run.json\n"
 
 
 def text(checked, line=LINE, old="", new="") -> None:
-    """A good run with another first line, or with something replaced."""
+    """A valid run with a different first line or a replacement."""
     checked.run()
     good = (checked.path / "data/runs/a.yaml").read_text("utf-8")
     assert good.startswith(LINE)
@@ -33,12 +33,12 @@ def test_schema_lines_that_lead_there(checked, line):
 @pytest.mark.parametrize(
     ("line", "place", "message"),
     [
-        ("", "1:1", "the first line does not name the schema"),
-        ("# a remark\n" + LINE, "1:1", "the first line does not name the schema"),
+        ("", "1:1", "the first line does not point to the schema"),
+        ("# a remark\n" + LINE, "1:1", "the first line does not point to the schema"),
         (
             LINE.replace("run", "gpus"),
             "1:33",
-            "the first line leads to '../schema/gpus.json', which is another",
+            "the first line points to a different schema, '../schema/gpus.json'",
         ),
     ],
 )
@@ -68,7 +68,7 @@ def test_registries_lead_to_their_own_schema(checked):
     checked.write("gpus.yaml", card)
     (found,) = checked.problems()
     assert found.endswith(
-        "the first line is # yaml-language-server: $schema=schema/gpus.json [verl.schema_line]"
+        "begin the file with # yaml-language-server: $schema=schema/gpus.json [verl.schema_line]"
     )
 
 
@@ -79,7 +79,7 @@ def test_registries_lead_to_their_own_schema(checked):
         ('version: "0.8.3"', "version: 0.8.3", ["unquoted_version"]),
         ('verl: "0.4.0"', "verl: 49b08e950", ["unquoted_version"]),
         ('infer: {engine: vllm, version: "0.8.3"}', "infer:\n  engine: vllm\n  version: >-\n    0.8.3", []),
-        ('"0.8.3"', "0.8", ["wrong_type"]),  # the loader says it
+        ('"0.8.3"', "0.8", ["wrong_type"]),  # the loader reports it
     ],
 )
 def test_quotes(checked, old, new, found):

@@ -1,4 +1,4 @@
-"""What other programs get to read, and how the command ends."""
+"""Output for other programs, and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sphinx_verl_resources.views.problems import problems_github, problems_sarif
 
 @pytest.fixture
 def bad(checked, monkeypatch):
-    """An error, a warning, and one that is excused."""
+    """An error, a warning and an excused warning."""
     checked.run(tag="MOST")
     checked.run("b", evidence=...)
     checked.run("c", gpus={"count": 4, "type": "H100"}, evidence=...)
@@ -50,7 +50,7 @@ def test_github(bad, capsys):
         "tag: unknown value 'MOST'; allowed: MIN, RECOMMENDED"
     )
     assert lines[1].startswith(
-        "::warning file=data/runs/b.yaml,line=2,col=1,title=verl.no_evidence::the run "
+        "::warning file=data/runs/b.yaml,line=2,col=1,title=verl.no_evidence::the run's kind "
     )
     assert lines[2] == "::group::All problems"
     assert lines[3].startswith(" data/runs/a.yaml:4:6: ERROR: ")
@@ -125,7 +125,7 @@ def test_the_same_twice_and_nothing_found(bad, capsys, form):
 
 
 def test_one_file(bad, capsys):
-    """Only its problems; and the exceptions of others are not called stale."""
+    """Only its problems are reported, and exceptions for other files do not become stale."""
     assert main(["check", "data/runs/b.yaml"]) == 0
     out, err = capsys.readouterr()
     assert out == "data: 3 runs, 0 errors, 1 warning\n"
@@ -149,7 +149,7 @@ def test_strict(checked, monkeypatch, capsys):
 
 
 def test_the_data_of_this_project(root, monkeypatch, capsys):
-    """No error, and no warning without an excuse."""
+    """No error, and only excused warnings."""
     monkeypatch.chdir(root)
     assert main(["check", "--strict", "data"]) == 0
     out, err = capsys.readouterr()
@@ -167,11 +167,11 @@ def test_a_checkout_is_asked(checked, verl, monkeypatch, capsys):
 
 
 def test_the_result_in_a_file(bad, capsys):
-    """As every command with a result has it; what is done by repairs is no part of it."""
+    """As for every command with a result; repairs are not part of it."""
     bad.write("runs/a.yaml", bad.run_text(id="z", tag="MOST"))
     assert main(["check", "--fix", "--format", "json", "--output", "found.json"]) == 1
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "data/runs/a.yaml:2: repaired: id 'z' made 'a', as the file is called\n")
+    assert (out, err) == ("", "data/runs/a.yaml:2: repaired: id 'z' changed to 'a', the file name\n")
     found = json.loads((bad.path / "found.json").read_text("utf-8"))
     assert [item["code"] for item in found] == ["verl.unknown_value", "verl.no_evidence"]
 

@@ -1,4 +1,4 @@
-"""Whatever runs and exceptions hold, rules find something or nothing, and never fall over."""
+"""Rules never raise, for any content of runs and exceptions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def folder(tmp_path_factory):
 
 
 def problems(base, folder, files):
-    """What is wrong with data of these files."""
+    """The problems of data with these files."""
     shutil.rmtree(folder / "data", ignore_errors=True)
     (folder / "data/runs").mkdir(parents=True)
     for name, text in files.items():
@@ -97,7 +97,7 @@ def test_any_run(base, folder, run, other):
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=60), run=RUNS)
 def test_any_exceptions(base, folder, text, run):
-    """A file of exceptions that is nonsense hides nothing."""
+    """An invalid file of exceptions hides no problem."""
     without = problems(base, folder, {"runs/a.yaml": run_text(run)})
     found = problems(base, folder, {"runs/a.yaml": run_text(run), "exceptions.yaml": f"exceptions: {text}"})
     assert [problem for problem in found if "exceptions" not in problem.place.path] == without

@@ -1,4 +1,4 @@
-"""``check --fix`` renames a run whose id names another model or GPU, and what refers to it; or leaves everything as it was."""
+"""``check --fix`` renames a run whose id has a different model or GPU, with its references, or changes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXCUSED = f"{{code: no_date, files: [runs/{OLD}.yaml], reason: Nobody knows the 
 
 @pytest.fixture
 def fix(checked, monkeypatch, capsys):
-    """A function that runs the command: its exit code, and its lines on standard error."""
+    """A function that runs the command and returns its exit code and its lines on standard error."""
     monkeypatch.chdir(checked.path)
 
     def run(*words: str) -> tuple[int, list[str]]:
@@ -39,9 +39,9 @@ def test_the_file_its_id_and_what_refers_to_it(checked, fix):
     assert fix() == (
         0,
         [
-            f"data/runs/{OLD}.yaml:1: repaired: renamed to data/runs/{NEW}.yaml; pages that name the run {OLD!r} are not changed",
-            f"data/runs/b.yaml:17: repaired: {OLD!r} made {NEW!r}, as the run is called now",
-            f"data/exceptions.yaml:3: repaired: {OLD!r} made {NEW!r}, as the run is called now",
+            f"data/runs/{OLD}.yaml:1: repaired: renamed to data/runs/{NEW}.yaml; change the pages that refer to the run {OLD!r}",
+            f"data/runs/b.yaml:17: repaired: {OLD!r} changed to {NEW!r}, the run's new id",
+            f"data/exceptions.yaml:3: repaired: {OLD!r} changed to {NEW!r}, the run's new id",
         ],
     )  # fmt: skip
     after = files(checked)
@@ -82,7 +82,7 @@ def test_a_name_that_is_taken_stays(checked, fix):
 
 @pytest.mark.parametrize("broken", ["exceptions.yaml", f"{OLD}.yaml"])
 def test_nothing_is_left_half_done(checked, fix, monkeypatch, broken):
-    """The disk refuses the file that refers to the run, or to remove the old one."""
+    """Writing the file that refers to the run, or removing the old file, fails."""
     checked.run(OLD, gpus=FOUR, added=...)
     checked.run("b", notes=[{"code": "compare", "text": f"See {OLD}."}])
     checked.suppress(EXCUSED)

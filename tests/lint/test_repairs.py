@@ -1,4 +1,4 @@
-"""Repairs of run files: what is mechanical is done, everything else stays as it was typed."""
+"""Repairs of run files: mechanical ones are done, everything else stays as typed."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ LINE = "# yaml-language-server: $schema=../schema/run.json\n"
 COMMIT = "2239fd0ff7210c80ad63e20581924d1f66167429"
 RUNS = sorted((bundled_directory().path / "runs").glob("*.yaml"))
 
-#: What a file says, what it says afterwards, and what was done; the schema line is left out of both.
+#: A file before and after, without the schema line, and the repairs.
 CASES = {
-    "the id": ("id: b # mine\n", "id: a # mine\n", ["2: id 'b' made 'a', as the file is called"]),
-    "an id that is a number": ("id: 7\n", "id: a\n", ["2: id '7' made 'a', as the file is called"]),
+    "the id": ("id: b # mine\n", "id: a # mine\n", ["2: id 'b' changed to 'a', the file name"]),
+    "an id that is a number": ("id: 7\n", "id: a\n", ["2: id '7' changed to 'a', the file name"]),
     "a version": (
         'infer: {engine: vllm, version: 0.10 }\nversions: {verl: 0.4.0, torch: "2.6.0"}\n',
         'infer: {engine: vllm, version: "0.10" }\nversions: {verl: "0.4.0", torch: "2.6.0"}\n',
-        ["2: infer.version put in quotes", "3: versions.verl put in quotes"],
+        ["2: infer.version quoted", "3: versions.verl quoted"],
     ),
-    "a commit": ("script: {ref: 1234567, path: a.sh}\n", 'script: {ref: "1234567", path: a.sh}\n', ["2: script.ref put in quotes"]),
+    "a commit": ("script: {ref: 1234567, path: a.sh}\n", 'script: {ref: "1234567", path: a.sh}\n', ["2: script.ref quoted"]),
     "no version at all": ("infer: {engine: vllm, version: ~}\nversions: {verl: null, torch: true}\n", None, []),
     "a commit that is text": ("script: {ref: 8446e41, path: a.sh}\n", None, []),
     "lines of evidence": (
         "evidence:\n- {kind: log, ref: v1, path: a, lines: 40}\n",
         'evidence:\n- {kind: log, ref: v1, path: a, lines: "40"}\n',
-        ["3: evidence.0.lines put in quotes"],
+        ["3: evidence.0.lines quoted"],
     ),
     "settings are not touched": ("settings: {trainer.version: 1.0, b.url: x.org/a}\n", None, []),
     "a link to a file": (
         f"script:\n  path: https://github.com/volcengine/verl/blob/{COMMIT}/examples/a%20b.sh#L7   # here\n",
         f"script:\n  ref: {COMMIT}\n  path: examples/a b.sh   # here\n",
-        ["3: script.path: the address taken apart into ref, path"],
+        ["3: script.path: address split into ref, path"],
     ),
     "a link to a commit of digits": (
         "evidence:\n  - kind: commit\n    url: https://github.com/volcengine/verl/commit/1234567\n",
         'evidence:\n  - kind: commit\n    ref: "1234567"\n',
-        ["4: evidence.0.url: the address taken apart into ref"],
+        ["4: evidence.0.url: address split into ref"],
     ),
     "a link to lines": (
         "evidence:\n  - kind: document\n    url: http://github.com/verl-project/verl/tree/v0.4/docs/a.md?plain=1#L3-L5\n",
         'evidence:\n  - kind: document\n    ref: v0.4\n    path: docs/a.md\n    lines: "3-5"\n',
-        ["4: evidence.0.url: the address taken apart into ref, path, lines"],
+        ["4: evidence.0.url: address split into ref, path, lines"],
     ),
     "a link in braces over lines stays": (f"script: {{\n  path: 'https://github.com/volcengine/verl/blob/{COMMIT}/a.sh'}}\n", None, []),
     "a link beside another": (f"script: {{ref: main, path: 'https://github.com/volcengine/verl/blob/{COMMIT}/a.sh'}}\n", None, []),
@@ -55,7 +55,7 @@ CASES = {
     "an address without scheme": (
         "contributor: {name: J, url: github.com/j}\n",
         "contributor: {name: J, url: https://github.com/j}\n",
-        ["2: contributor.url: https:// put in front"],
+        ["2: contributor.url: https:// added"],
     ),
     "no address": ("contributor: {name: J, url: somewhere}\n", None, []),
     "the order stays": ("size: 7B\ngpus: {type: H100, count: 8}\nid: a\n", None, []),

@@ -1,4 +1,4 @@
-"""A real checkout of verl, made by git: what exists in it, what does not, and what it must not do."""
+"""A real git checkout of verl: existing and missing commits and files, and safety."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def script(ref="v0.4.0", path=PATH):
     ("key", "value", "found"),
     [
         ("data.train_batch_size", 256, None),
-        ("data.train_batch_size", 1024, "data.train_batch_size is 1024, and 256 in the script"),
+        ("data.train_batch_size", 1024, "data.train_batch_size is 1024 here, but 256 in the script"),
         ("actor_rollout_ref.model.lora_rank", 32.0, None),
-        ("actor_rollout_ref.model.lora_rank", 64, "lora_rank is 64, and 32 in the script"),
-        ("actor_rollout_ref.model.use_remove_padding", False, "is false, and true in the script"),
-        ("data.shuffle", 1, "is 1, and true in the script"),
+        ("actor_rollout_ref.model.lora_rank", 64, "lora_rank is 64 here, but 32 in the script"),
+        ("actor_rollout_ref.model.use_remove_padding", False, "is false here, but true in the script"),
+        ("data.shuffle", 1, "is 1 here, but true in the script"),
         ("actor_rollout_ref.model.target_modules", "all-linear", None),
-        ("actor_rollout_ref.rollout.gpu_memory_utilization", 0.4, "is 0.4, and 0.6 in the script"),
-        ("actor_rollout_ref.model.path", "Qwen/Qwen2.5-7B", None),  # which the script alone does not tell
-        ("data.max_prompt_length", 77, None),  # which it leaves to the default
+        ("actor_rollout_ref.rollout.gpu_memory_utilization", 0.4, "is 0.4 here, but 0.6 in the script"),
+        ("actor_rollout_ref.model.path", "Qwen/Qwen2.5-7B", None),  # the script alone does not determine it
+        ("data.max_prompt_length", 77, None),  # the script leaves the default
     ],
 )
 def test_settings_beside_those_of_the_script(checked, repository, key, value, found):
@@ -108,7 +108,9 @@ def test_a_commit_alone(checked, repository):
 def test_a_branch_is_given_as_the_commit_that_it_is_at(checked, repository):
     checked.run(script=script(ref="main"))
     (found,) = checked.problems(repository)
-    assert f"'main' is a branch, and changes; write {repository.commit('main')} [verl.moving_ref]" in found
+    assert (
+        f"'main' is a branch, which can change; write {repository.commit('main')} [verl.moving_ref]" in found
+    )
 
 
 def test_a_branch_that_is_nowhere_is_said_to_be_missing_and_nothing_else(checked, repository):
@@ -142,9 +144,7 @@ def test_a_shallow_clone_says_that_it_is_one(checked, repository, verl_git, tmp_
     clone = open_repository(str(tmp_path / "clone"), "clone")
     checked.run(script=script(ref=first))
     (found,) = checked.problems(clone)
-    assert (
-        "is not in clone, which is a shallow clone; it says nothing about the link; fetch the rest" in found
-    )
+    assert "was not checked: clone is a shallow clone without it; fetch all commits" in found
     assert found.endswith("[verl.unknown_ref]")
 
 
@@ -155,7 +155,7 @@ def test_a_clone_without_contents_fetches_none(checked, repository, verl_git, tm
     clone = open_repository(str(tmp_path / "clone"), "clone")
     checked.run(script=script(), settings={"data.train_batch_size": 1})
     (found,) = checked.problems(clone)
-    assert "cannot be read as text in clone; the settings were not compared; where the clone leaves" in found
+    assert f"the settings were not compared: clone has no text of {PATH!r}; if the clone is partial" in found
 
 
 def test_a_hook_that_is_run_in_another_repository_changes_nothing(repository, verl, monkeypatch):
@@ -179,15 +179,18 @@ def test_a_script_that_is_no_text(checked, repository, verl_git):
     commit = repository.commit("main")
     checked.run(script=script(ref=commit))
     (found,) = checked.problems(repository)
-    assert "cannot be read as text in verl; the settings were not compared" in found
+    assert "the settings were not compared: verl has no text of" in found
 
 
 def test_what_is_no_checkout(checked, monkeypatch, capsys):
     checked.run()
     monkeypatch.chdir(checked.path)
-    # The directory of temporary files may be inside a checkout, as in `make matrix`.
+    # The temporary directory may be inside a checkout, as in `make matrix`.
     monkeypatch.setitem(git._ENVIRONMENT, "GIT_CEILING_DIRECTORIES", str(checked.path))
-    for name, message in (("nowhere", "no such directory"), ("data", "no git checkout, or not one of yours")):
+    for name, message in (
+        ("nowhere", "no such directory"),
+        ("data", "not a git checkout, or owned by another user"),
+    ):
         assert main(["check", "data", "--repo", name]) == 2
         printed = capsys.readouterr()
         assert printed.out == ""
@@ -213,7 +216,7 @@ def test_git_that_gives_no_answer(repository, monkeypatch, tmp_path):
 
 
 def test_nothing_in_the_checkout_is_run(checked, verl, verl_git, tmp_path):
-    """Neither scripts nor what the repository has git call."""
+    """Neither scripts nor programs from the repository's configuration are run."""
     trace = tmp_path / "trace"
     repository = verl(
         {PATH: f"touch {trace}\n{SCRIPT}\n$(touch {trace})\n", ".gitattributes": "*.sh diff=x\n"}
@@ -228,7 +231,7 @@ def test_nothing_in_the_checkout_is_run(checked, verl, verl_git, tmp_path):
     assert not trace.exists()
 
 
-#: What git takes for a commit of this checkout, and nobody else can follow.
+#: Refs that git resolves only in this checkout.
 LOCAL = ["@", "HEAD", "HEAD@{0}", "HEAD^{/Every}", "main~0", "main@{0}", "ORIG_HEAD", "stash", "heads/main"]
 
 
@@ -275,7 +278,9 @@ def test_a_strange_ref_has_its_place_and_stops_no_other_repair(
     monkeypatch.chdir(checked.path)
     assert main(["check", "--fix", "--repo", "verl", "data"]) == 1
     said = capsys.readouterr().err
-    assert f"data/runs/a.yaml:11: repaired: script.ref: 'main' pinned to {repository.commit('main')}" in said
+    assert (
+        f"data/runs/a.yaml:11: repaired: script.ref: 'main' replaced with {repository.commit('main')}" in said
+    )
     (line,) = [line for line in said.splitlines() if "ERROR" in line]
     assert line.startswith("data/runs/b.yaml:11:8: ERROR: script.ref: ")
     assert "b.yaml:11: repaired" not in said
@@ -286,7 +291,7 @@ def test_a_git_that_does_not_start_is_said(repository, monkeypatch, tmp_path):
     (tmp_path / "git").write_text("no program", "utf-8")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GitError, match="verl: git cannot be started: exec format error, and --repo needs"):
+    with pytest.raises(GitError, match="verl: git cannot be started: exec format error; --repo needs"):
         repository.commit("main")
 
 

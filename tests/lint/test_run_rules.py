@@ -1,4 +1,4 @@
-"""What cannot be so, and what a run leaves out."""
+"""Contradictions in runs, and missing facts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MEGATRON = f"{ACTOR}.megatron"
         ({"count": 16}, {NODES: "two", EACH: 8}, None),
         ({"count": 16}, {NODES: 2, EACH: 4}, "trainer.nnodes × trainer.n_gpus_per_node is 2 × 4 = 8"),
         ({"count": 16, "nodes": 4}, {EACH: 8}, "gpus.nodes × trainer.n_gpus_per_node is 4 × 8 = 32"),
-        ({"count": 16, "nodes": 3}, {}, "16 GPUs cannot be shared out evenly among 3 nodes"),
-        ({"count": 16, "nodes": 4}, {NODES: 2}, "gpus.nodes is 4, and trainer.nnodes is 2"),
+        ({"count": 16, "nodes": 3}, {}, "16 GPUs cannot be divided evenly among 3 nodes"),
+        ({"count": 16, "nodes": 4}, {NODES: 2}, "gpus.nodes is 4, but trainer.nnodes is 2"),
     ],
 )
 def test_gpus_are_nodes_times_gpus_of_each(checked, gpus, settings, broken):
@@ -36,8 +36,8 @@ def test_gpus_are_nodes_times_gpus_of_each(checked, gpus, settings, broken):
     [
         ({NODES: 1, EACH: 8}, None),
         ({NODES: 1, EACH: 8, "rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}, None),
-        ({NODES: 1, EACH: 8, f"{ROLLOUT}.nnodes": 2, f"{ROLLOUT}.n_gpus_per_node": 8}, "together 24, and"),
-        ({NODES: 3, EACH: 8}, "is 24, and gpus.count, which counts rollout too, is 16"),
+        ({NODES: 1, EACH: 8, f"{ROLLOUT}.nnodes": 2, f"{ROLLOUT}.n_gpus_per_node": 8}, "together 24, but"),
+        ({NODES: 3, EACH: 8}, "is 24, but gpus.count, which includes rollout GPUs, is 16"),
     ],
 )
 def test_an_engine_with_gpus_of_its_own_is_counted_beside_the_trainer(checked, settings, broken):
@@ -51,7 +51,7 @@ def test_an_engine_with_gpus_of_its_own_is_counted_beside_the_trainer(checked, s
     [
         ("fsdp", {f"{ROLLOUT}.tensor_model_parallel_size": 4}, None),
         ("fsdp", {f"{ROLLOUT}.tensor_model_parallel_size": 16}, "does not divide the 8 GPUs"),
-        ("fsdp", {f"{ACTOR}.fsdp_config.fsdp_size": 3}, "it is 3, which does not divide the 8 GPUs"),
+        ("fsdp", {f"{ACTOR}.fsdp_config.fsdp_size": 3}, "3 does not divide the 8 GPUs"),
         ("fsdp", {f"{ACTOR}.fsdp_config.fsdp_size": -1}, None),
         ("fsdp", {f"{ACTOR}.ulysses_sequence_parallel_size": 8}, "does not divide the model's 28 attention heads"),
         ("megatron", {f"{MEGATRON}.tensor_model_parallel_size": 2, f"{MEGATRON}.context_parallel_size": 2}, None),

@@ -1,9 +1,9 @@
-"""Attention that computes nothing and makes the tensors that flash attention 2 makes.
+"""Attention that computes nothing and makes the same tensors as flash attention 2.
 
-PyTorch's own attention on the CPU keeps other tensors than the kernel that runs on a GPU, so its sizes are imitated:
-the output and one fp32 number a head and token are kept; backward makes the three gradients, an fp32 sum of the query's
-gradient, and, with fewer key-value heads than heads, the gradients of key and value for every head before they are
-summed.
+PyTorch's own attention on the CPU keeps other tensors than the GPU kernel, so this imitates the kernel's sizes. It
+keeps the output and one fp32 number per head and token. Backward makes the three gradients and an fp32 sum of the
+query's gradient. With fewer key-value heads than heads, it also makes the gradients of key and value for every head
+before their sum.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-#: The name that a configuration asks for; one with "flash" in it would be looked for on the hub.
+#: The name in a configuration; transformers would look for a name with "flash" in it on the hub.
 NAME = "sizes_only"
 
 
@@ -52,6 +52,6 @@ def _attend(
 
 
 def register() -> None:
-    """Offer the attention to transformers, under `NAME`; no mask is made for it."""
+    """Register the attention with transformers as `NAME`, without a mask."""
     AttentionInterface.register(NAME, _attend)
     AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)

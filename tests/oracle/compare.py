@@ -1,6 +1,6 @@
-"""The estimator beside the traces of ``traces.json``. Needs neither PyTorch nor transformers.
+"""Compare the estimator with the traces in ``traces.json``. Needs neither PyTorch nor transformers.
 
-States have to be exact, everything else within 2 %.
+States must be exact, everything else within 2 %.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 TOLERANCE = 0.02
-#: What the vocabulary-wide tensors are compared for.
+#: The tokens and the model for which vocabulary-wide tensors are compared.
 TOKENS, CHUNK, SMALL_MODEL = 32_768, 2048, "Qwen/Qwen2.5-0.5B"
 VERSIONS = {"v0.8": (0, 8, 0)}
 NEWEST = (0, 9, 0)
@@ -44,10 +44,10 @@ class Compared:
     """One traced size. Sizes are bytes.
 
     Attributes:
-        name: of the traced step.
+        name: the name of the traced step.
         what: the part of its memory.
-        traced, computed: the same thing, counted and by formula.
-        tolerance: how far they may be apart.
+        traced, computed: the size, traced and by formula.
+        tolerance: the allowed deviation.
     """
 
     name: str
@@ -58,28 +58,28 @@ class Compared:
 
     @property
     def deviation(self) -> float:
-        """Computed over traced, less one."""
+        """The relative error, computed ÷ traced - 1."""
         return self.computed / self.traced - 1
 
     @property
     def good(self) -> bool:
-        """Whether they are close enough."""
+        """True if the two are close enough."""
         return abs(self.deviation) <= self.tolerance
 
 
 def load_traces() -> dict[str, Any]:
-    """The recorded traces."""
+    """Return the recorded traces."""
     found: dict[str, Any] = json.loads((HERE / "traces.json").read_text("utf-8"))
     return found
 
 
 def compare_all() -> list[Compared]:
-    """Every traced size."""
+    """Compare every traced size."""
     return Oracle().compare()
 
 
 class Oracle:
-    """The traces, and what they are compared with."""
+    """The traces, and the architectures for their comparison."""
 
     def __init__(self) -> None:
         self.traces = load_traces()
@@ -87,14 +87,14 @@ class Oracle:
         self._architectures = {entry.name: entry for entry in self._data.catalog.architectures}
 
     def compare(self) -> list[Compared]:
-        """Every traced size."""
+        """Compare every traced size."""
         found = [item for case in self.traces["cases"] for item in self.step(case)]
-        # Whether flash-attn is there, which needs no softmax for each row, no setting says.
+        # No setting says whether flash-attn is installed, which needs no softmax for each row.
         found += [self.logits(case) for case in self.traces["logits"] if not case["by_row"]]
         return found + [item for case in self.traces["sharding"] for item in self.sharding(case)]
 
     def step(self, case: dict[str, Any]) -> Iterator[Compared]:
-        """States and activations of a step on one GPU."""
+        """Compare states and activations of a step on one GPU."""
         architecture = self._architectures[case["architecture"]]
         shape = shape_of(architecture.model_copy(update={"num_hidden_layers": case["layers"]}), imbalance=1)
         traced = {phase: peak["activations_largest"] for phase, peak in case["phases_bytes"].items()}
@@ -119,7 +119,7 @@ class Oracle:
             yield Compared(case["id"], "loss", traced["loss"], loss)
 
     def logits(self, case: dict[str, Any]) -> Compared:
-        """The vocabulary-wide tensors of a pass."""
+        """Compare the vocabulary-wide tensors of a pass."""
         engine, entropy = case["engine"], case["entropy"]
         config = {
             f"{ACTOR}.strategy": "megatron" if engine == "megatron" else "fsdp",
@@ -147,7 +147,7 @@ class Oracle:
         return Compared(title, "logits", traced * shape.vocabulary, computed)
 
     def sharding(self, case: dict[str, Any]) -> Iterator[Compared]:
-        """One GPU's share at the moments of a step on several."""
+        """Compare one GPU's share at the moments of a step on several GPUs."""
         traced, tokens = case["bytes"], case["tokens"]
         fsdp = f"{ACTOR}.fsdp_config"
         config = {
@@ -194,12 +194,12 @@ class Oracle:
         return shape, settings
 
 
-#: Bytes a token and vocabulary entry of the losses of whole steps: those of transformers, and those of verl v0.9.
+#: Bytes per token and vocabulary entry of the losses of whole steps: of transformers, and of verl v0.9.
 LOSSES = {"cross-entropy": LOGITS_TORCH_LOSS.value, "log-prob": 4, "log-prob-entropy": 6}
 
 
 def states_of(case: dict[str, Any], shape: Shape) -> float:
-    """Parameters, gradients and both moments: in 16 bits, those of adapters in fp32."""
+    """Return the bytes of parameters, gradients and both moments: in 16 bits, for adapters in fp32."""
     # The value head has a bias, which is not counted.
     parameters = shape.critic_parameters + 1 if case["loss"] == "value" else shape.parameters
     if not case["gradients"]:
@@ -210,13 +210,13 @@ def states_of(case: dict[str, Any], shape: Shape) -> float:
 
 
 def targets_of(case: dict[str, Any]) -> Targets:
-    """The adapted matrices as PEFT names them; the traces have them as ``q,k,v,o``."""
+    """Return the adapted matrices under PEFT's names; the traces have them as ``q,k,v,o``."""
     found: str = case["lora_targets"]
     return "all-linear" if found == "all-linear" else tuple(f"{name}_proj" for name in found.split(","))
 
 
 def main() -> int:
-    """Print the table; 1 if a figure is too far off."""
+    """Print the table; return 1 if a figure is too far off."""
     found = compare_all()
     rows = [
         (

@@ -1,4 +1,4 @@
-"""Counts the bytes of the tensor storages that are alive while a program runs."""
+"""Count the bytes of live tensor storages while a program runs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from torch.utils._pytree import tree_leaves
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Backward does these in place where it holds the only reference, but not while a dispatch mode is active: such a
-#: result is looked at one operation later, when what it replaces is gone.
+#: Backward does these in place if it has the only reference, but not while a dispatch mode is active. Their results
+#: count one operation later, when the replaced tensor is freed.
 IN_PLACE_ELSEWHERE = frozenset({torch.ops.aten.add.Tensor, torch.ops.aten.index_put.default})
 
 
 def without_leading_ones(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape as that of a weight: sums over tokens keep their dimensions, with one entry each."""
+    """Return a shape without leading ones: sums over tokens keep these dimensions, with one entry each."""
     return tuple(dropwhile(lambda size: size == 1, shape))
 
 
 class LiveBytes(TorchDispatchMode):
-    """Adds up the storages made while it is active, by group, and keeps the largest sum of each phase.
+    """A mode that adds up the storages made while it is active, by group, and keeps the largest sum of each phase.
 
-    Entered inside a ``FakeTensorMode``, nothing is allocated. The program sets ``phase`` as it goes on. A new storage
-    counts to the activations until it is freed; one made in backward with a shape of `gradient_shapes` counts to the
-    gradients.
+    Inside a ``FakeTensorMode``, nothing is allocated. The program sets ``phase``. A new storage counts as activations
+    until it is freed; one made in backward with a shape of `gradient_shapes` counts as gradients.
     """
 
     def __init__(self) -> None:
@@ -42,7 +41,7 @@ class LiveBytes(TorchDispatchMode):
         self._known: dict[int, weakref.ref[Any]] = {}
 
     def track(self, tensor: torch.Tensor, group: str) -> None:
-        """Count the storage of a tensor to a group until it is freed; one that is already counted stays as it is."""
+        """Count the storage of a tensor in a group until it is freed; a counted storage keeps its group."""
         storage = tensor.untyped_storage()
         key, size = storage._cdata, storage.nbytes()
         if key in self._known:
@@ -56,7 +55,7 @@ class LiveBytes(TorchDispatchMode):
         self.live[group] += size
 
     def sample(self) -> None:
-        """Compare what is alive now with the peaks of the phase."""
+        """Update the peaks of the phase with the live storages."""
         for group, size in self.live.items():
             if size > self.largest.get((self.phase, group), 0):
                 self.largest[self.phase, group] = size

@@ -1,7 +1,7 @@
-"""The bytes a token and vocabulary entry that follow the last hidden states, in each pass of each engine of verl.
+"""The bytes per token and vocabulary entry after the last hidden states, in each pass of each engine of verl.
 
-The operations are verl's, in its order (`prepare_model_outputs` of the FSDP engine, `_lm_head_logits_processor` of the
-Megatron engine), written anew. Kernels of GPUs are imitated by what they allocate, see ``losses.py``.
+The operations are verl's, in its order, rewritten (`prepare_model_outputs` of the FSDP engine,
+`_lm_head_logits_processor` of the Megatron engine). GPU kernels are imitated by their allocations, see ``losses.py``.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Logits:
     Args:
         engine: "v0.8" (logits divided by the temperature in place) or "v0.9" (out of place, and the entropy comes before
             the log-probabilities) for FSDP, "fused" for its fused kernel, or "megatron".
-        entropy: A name in ``ENTROPIES``.
-        recomputed: Whether the entropy is recomputed in the backward pass.
-        by_row: Whether log-probabilities are computed row by row, as without flash-attn.
+        entropy: a name in ``ENTROPIES``.
+        recomputed: True if the entropy is recomputed in the backward pass.
+        by_row: True if log-probabilities are computed row by row, as without flash-attn.
         gradients: False for old and reference log-probabilities.
     """
 
@@ -59,7 +59,7 @@ class Logits:
 
 
 def cases() -> Iterator[Logits]:
-    """Every way that verl can go."""
+    """Yield every combination that verl supports."""
     for engine, entropy, gradients in product(("v0.8", "v0.9"), ENTROPIES, (False, True)):
         yield Logits(engine, entropy, gradients=gradients)
     for engine, entropy in product(("v0.8", "v0.9"), ("compiled", "eager", "chunked")):
@@ -68,19 +68,19 @@ def cases() -> Iterator[Logits]:
         yield Logits(engine, by_row=True, gradients=gradients)
     for engine, entropy, gradients in product(("fused", "megatron"), ("none", "compiled"), (False, True)):
         yield Logits(engine, entropy, gradients=gradients)
-    # With gradients Megatron's chunks cannot be: they are changed in place after they were kept.
+    # Megatron's chunks do not work with gradients: saved chunks are changed in place.
     yield Logits("megatron", "chunked", gradients=False)
 
 
 class Output:
-    """What a model returns: it keeps the logits alive."""
+    """The output of a model, which keeps the logits alive."""
 
     def __init__(self, logits: torch.Tensor) -> None:
         self.logits = logits
 
 
 def fsdp(case: Logits, output: Output) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Log-probabilities and entropy as the FSDP engine has them."""
+    """Return log-probabilities and entropy as in the FSDP engine."""
     rows = output.logits.squeeze(0)
     temperature = rows.new_empty(rows.shape[0], 1)
     if case.engine == "v0.9":
@@ -97,7 +97,7 @@ def fsdp(case: Logits, output: Output) -> tuple[torch.Tensor, torch.Tensor | Non
 
 
 def entropy_of(case: Logits, rows: torch.Tensor) -> torch.Tensor | None:
-    """The entropy, recomputed or not."""
+    """Return the entropy, recomputed or not."""
     function = ENTROPIES[case.entropy]
     if function is None:
         return None
@@ -106,7 +106,7 @@ def entropy_of(case: Logits, rows: torch.Tensor) -> torch.Tensor | None:
 
 
 def megatron(case: Logits, output: Output) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Log-probabilities and entropy as the Megatron engine has them, of fp32 logits."""
+    """Return log-probabilities and entropy of fp32 logits as in the Megatron engine."""
     logits, entropy = output.logits, None
     logits.div_(logits.new_empty(*logits.shape[:2], 1))
     before = logits
@@ -120,7 +120,7 @@ def megatron(case: Logits, output: Output) -> tuple[torch.Tensor, torch.Tensor |
 
 
 def forward(case: Logits, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """From the last hidden states to the loss."""
+    """Compute the loss from the last hidden states."""
     if case.engine == "fused":
         chosen, entropy = chunked_linear(hidden.squeeze(0), weight, CHUNK)
     elif case.engine == "megatron":
@@ -131,7 +131,7 @@ def forward(case: Logits, hidden: torch.Tensor, weight: torch.Tensor) -> torch.T
 
 
 def peaks(case: Logits, tokens: int) -> dict[str, int]:
-    """The largest number of bytes while the loss is computed and while it is differentiated."""
+    """Return the largest number of bytes in the forward and in the backward pass of the loss."""
     with FakeTensorMode():
         hidden = torch.empty(1, tokens, HIDDEN, dtype=torch.bfloat16, requires_grad=case.gradients)
         weight = torch.empty(
@@ -150,7 +150,7 @@ def peaks(case: Logits, tokens: int) -> dict[str, int]:
 
 
 def trace_logits(case: Logits) -> dict[str, Any]:
-    """The record of one way: bytes a token and vocabulary entry, and bytes a token of a chunk and vocabulary entry."""
+    """Return the record of a case: bytes per token and vocabulary entry, for all tokens and for those of a chunk."""
     few, many = (peaks(case, tokens) for tokens in (4 * CHUNK, 8 * CHUNK))
     record: dict[str, Any] = dataclasses.asdict(case)
     for phase in few:

@@ -1,6 +1,6 @@
-"""What follows the last hidden states: logits and a loss, with the tensors that each way of computing it makes.
+"""Logits and losses after the last hidden states, with the tensors that each way of computing them makes.
 
-Kernels that PyTorch on the CPU does not have are imitated by the tensors that they allocate. ``V`` is the vocabulary.
+Kernels missing in PyTorch on the CPU are imitated by the tensors that they allocate. ``V`` is the vocabulary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _FusedLinear(torch.autograd.Function):
-    """Output layer and cross-entropy in one, seen from afar: one gradient of the hidden states and the weight."""
+    """Output layer and cross-entropy in one, reduced to one gradient of the hidden states and of the weight."""
 
     @staticmethod
     def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -30,7 +30,7 @@ class _FusedLinear(torch.autograd.Function):
 
 
 class _FusedCrossEntropy(torch.autograd.Function):
-    """Cross-entropy in one kernel: two numbers a token are kept, the gradient overwrites the logits or is a new tensor."""
+    """Cross-entropy in one kernel: it keeps two numbers per token; the gradient replaces the logits or is a new tensor."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor, in_place: bool) -> torch.Tensor:
@@ -46,7 +46,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
 
 
 class _CompiledEntropy(torch.autograd.Function):
-    """The entropy as a compiler fuses it: three numbers a token are kept, backward writes one gradient."""
+    """The entropy as a compiler fuses it: it keeps three numbers per token, and backward makes one gradient."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -60,7 +60,7 @@ class _CompiledEntropy(torch.autograd.Function):
 
 
 class _LogSumExp(torch.autograd.Function):
-    """``logsumexp`` with the temporaries that its kernel makes out of a dispatch mode's sight."""
+    """``logsumexp`` with the temporaries of its kernel, which a dispatch mode does not see."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -78,7 +78,7 @@ class _LogSumExp(torch.autograd.Function):
 
 
 class _ChunkedLinear(torch.autograd.Function):
-    """verl's output layer, log-probabilities and entropy in one (``FusedLinearForPPO``), some rows at a time."""
+    """verl's output layer, log-probabilities and entropy in one (``FusedLinearForPPO``), by chunks of rows."""
 
     @staticmethod
     def forward(
@@ -140,7 +140,7 @@ class _ChunkedLinear(torch.autograd.Function):
 
 
 class _ParallelCrossEntropy(torch.autograd.Function):
-    """Megatron's cross-entropy of fp32 logits: the logits become their softmax in place, and that their gradient."""
+    """Megatron's cross-entropy of fp32 logits: in place, the logits become their softmax, then their gradient."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -158,7 +158,7 @@ class _ParallelCrossEntropy(torch.autograd.Function):
 
 
 class _ParallelEntropy(torch.autograd.Function):
-    """verl's entropy for Megatron: a softmax is kept beside the logits, and becomes the gradient."""
+    """verl's entropy for Megatron: it keeps a softmax next to the logits, which becomes the gradient."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -180,24 +180,24 @@ class _ParallelEntropy(torch.autograd.Function):
 
 
 def cross_entropy_kernel(logits: torch.Tensor, in_place: bool) -> torch.Tensor:
-    """flash-attn's cross-entropy."""
+    """Return flash-attn's cross-entropy."""
     return _FusedCrossEntropy.apply(logits, in_place)
 
 
 def compiled_entropy(logits: torch.Tensor) -> torch.Tensor:
-    """The entropy through ``torch.compile``."""
+    """Return the entropy as with ``torch.compile``."""
     return _CompiledEntropy.apply(logits)
 
 
 def eager_entropy(logits: torch.Tensor) -> torch.Tensor:
-    """The entropy operation by operation."""
+    """Return the entropy, operation by operation."""
     # Under CUDA's autocast softmax and logsumexp each make their own fp32 copy of the logits.
     probability = torch.softmax(logits.float(), dim=-1)
     return _LogSumExp.apply(logits.float()) - torch.sum(probability * logits, dim=-1)
 
 
 def chunked_entropy(logits: torch.Tensor, chunk: int) -> torch.Tensor:
-    """The entropy operation by operation, of some rows at a time; the fp32 copy is made once a chunk."""
+    """Return the entropy, operation by operation and by chunks of rows, with one fp32 copy per chunk."""
     entropy = torch.zeros(logits.shape[0])
     for i in range(0, logits.shape[0], chunk):
         rows = logits[i : i + chunk].float()
@@ -208,7 +208,7 @@ def chunked_entropy(logits: torch.Tensor, chunk: int) -> torch.Tensor:
 
 
 def log_probs_by_row(logits: torch.Tensor) -> torch.Tensor:
-    """Log-probabilities as without flash-attn: a softmax in fp32 for each row."""
+    """Return log-probabilities as without flash-attn: an fp32 softmax for each row."""
     chosen = []
     for row in logits:
         every = functional.log_softmax(row.float(), dim=-1)
@@ -217,52 +217,52 @@ def log_probs_by_row(logits: torch.Tensor) -> torch.Tensor:
 
 
 def parallel_cross_entropy(logits: torch.Tensor) -> torch.Tensor:
-    """Megatron's ``vocab_parallel_cross_entropy``."""
+    """Return Megatron's ``vocab_parallel_cross_entropy``."""
     return _ParallelCrossEntropy.apply(logits)
 
 
 def parallel_entropy(logits: torch.Tensor) -> torch.Tensor:
-    """verl's ``vocab_parallel_entropy``."""
+    """Return verl's ``vocab_parallel_entropy``."""
     return _ParallelEntropy.apply(logits)
 
 
 def chunked_linear(
     hidden: torch.Tensor, weight: torch.Tensor, chunk: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """verl's fused kernel: log-probabilities and entropy."""
+    """Return log-probabilities and entropy as in verl's fused kernel."""
     return _ChunkedLinear.apply(hidden, weight, chunk)
 
 
 def fused_linear(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
-    """No logits at all."""
+    """Return a loss without any logits."""
     return _FusedLinear.apply(hidden, head.weight)
 
 
 def cross_entropy(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
-    """The loss of transformers: an fp32 copy of the logits and ``cross_entropy``."""
+    """Return the loss of transformers: ``cross_entropy`` of an fp32 copy of the logits."""
     logits = head(hidden)
     labels = torch.empty(hidden.shape[1], dtype=torch.long)
     return functional.cross_entropy(logits.float().flatten(0, 1), labels)
 
 
 def log_prob(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
-    """verl's update without entropy, from v0.9 on: the logits are divided by the temperature out of place."""
+    """Return the loss of verl's update without entropy since v0.9, with logits divided out of place."""
     return cross_entropy_kernel(head(hidden).squeeze(0) / 1.0, True).mean()
 
 
 def log_prob_entropy(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
-    """verl's update with an entropy bonus, from v0.9 on, the entropy compiled."""
+    """Return the loss of verl's update with a compiled entropy bonus since v0.9."""
     logits = head(hidden).squeeze(0) / 1.0
     entropy = compiled_entropy(logits)
     return cross_entropy_kernel(logits, False).mean() - entropy.mean()
 
 
 def value(hidden: torch.Tensor, head: nn.Linear) -> torch.Tensor:
-    """A critic's loss: one number a token, and no vocabulary."""
+    """Return a critic's loss: one number per token, without a vocabulary."""
     return head(hidden).squeeze(0).squeeze(-1).float().mean()
 
 
-#: By the name that a case gives.
+#: The losses by their names in cases.
 LOSSES: dict[str, Callable[[torch.Tensor, nn.Linear], torch.Tensor]] = {
     "fused-linear": fused_linear,
     "cross-entropy": cross_entropy,

@@ -1,4 +1,4 @@
-"""Models of transformers from the facts of an architecture, with random weights and nothing downloaded."""
+"""Models of transformers from the facts of an architecture, with random weights and without downloads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClas
 
 HERE = Path(__file__).resolve().parent
 ARCHITECTURES = (HERE.parents[1] / "data" / "architectures.yaml", HERE / "architectures.yaml")
-#: Facts that a configuration calls by the same name.
+#: Facts with the same name in a configuration.
 SAME_NAME = (
     "hidden_size",
     "num_hidden_layers",
@@ -25,21 +25,21 @@ SAME_NAME = (
     "tie_word_embeddings",
     "max_position_embeddings",
 )
-#: Facts of experts that it calls otherwise.
+#: Facts of experts with other names in a configuration.
 EXPERTS = {
     "num_experts": "num_experts",
     "experts_per_token": "num_experts_per_tok",
     "moe_intermediate_size": "moe_intermediate_size",
 }
 SHARED_EXPERT = {"shared_expert_intermediate_size": "shared_expert_intermediate_size"}
-#: How every model is made.
+#: The arguments for every model.
 HOW = {"dtype": torch.bfloat16, "attn_implementation": NAME}
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 ALL_LINEAR = (*ATTENTION, "gate_proj", "up_proj", "down_proj")
 
 
 def architecture(name: str) -> dict[str, Any]:
-    """The facts of one architecture."""
+    """Return the facts of one architecture."""
     entries = (
         entry for path in ARCHITECTURES for entry in yaml.safe_load(path.read_text("utf-8"))["architectures"]
     )
@@ -47,10 +47,10 @@ def architecture(name: str) -> dict[str, Any]:
 
 
 def causal_lm(facts: dict[str, Any], layers: int) -> PreTrainedModel:
-    """The bf16 model of an architecture, with some or all of its layers.
+    """Return the bf16 model of an architecture, with some or all of its layers.
 
     Raises:
-        ValueError: If the whole model does not have the number of parameters that the facts state.
+        ValueError: the whole model does not have the recorded number of parameters.
     """
     model = AutoModelForCausalLM.from_config(_config(facts, layers), **HOW)
     count = sum(parameter.numel() for parameter in model.parameters())
@@ -60,7 +60,7 @@ def causal_lm(facts: dict[str, Any], layers: int) -> PreTrainedModel:
 
 
 def critic(facts: dict[str, Any], layers: int) -> PreTrainedModel:
-    """The same with a value head, as verl makes critics."""
+    """Return the same model with a value head, as verl makes critics."""
     config = _config(facts, layers)
     config.num_labels = 1
     config.classifier_dropout = 0.0
@@ -77,7 +77,7 @@ def _config(facts: dict[str, Any], layers: int) -> Any:
 
 
 class _Adapted(nn.Module):
-    """A frozen linear layer with fp32 adapters, in the order of operations of peft."""
+    """A frozen linear layer with fp32 adapters, in PEFT's order of operations."""
 
     def __init__(self, base: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class _Adapted(nn.Module):
 
 
 def add_adapters(model: PreTrainedModel, rank: int, targets: tuple[str, ...]) -> None:
-    """Freeze a model and put adapters of a rank beside the linear layers called so."""
+    """Freeze a model and add adapters of a rank to its target layers."""
     model.requires_grad_(False)
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

@@ -1,8 +1,8 @@
-"""What one of several GPUs holds while FSDP gathers parameters and divides gradients.
+"""The memory of one of several GPUs while FSDP gathers parameters and shards gradients.
 
-FSDP itself runs, on the CPU, with a process group that only pretends to have other members; parameters are wrapped as
-verl wraps them (`_build_fsdp_module`, `apply_fsdp2`). The model is small and real, the tokens are few, so that next to
-everything is parameters and gradients.
+This runs FSDP itself on the CPU, with a process group that only pretends to have other members. It wraps parameters as
+verl does (`_build_fsdp_module`, `apply_fsdp2`). The model is small and real, with few tokens, so almost all memory is
+for parameters and gradients.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Sharding:
     """One step to trace.
 
     Args:
-        architecture: A name in ``architectures.yaml``.
+        architecture: a name in ``architectures.yaml``.
         backend: "fsdp" or "fsdp2".
-        dtype: Of the sharded parameters; they are computed with in bf16, and gradients added up in fp32.
-        micro_batches: How many there are in the step.
-        deferred: Whether gradients are divided at the last micro-batch only.
-        reshard: Whether layers are freed after their forward pass.
+        dtype: the data type of sharded parameters; computation is in bf16, the sum of gradients in fp32.
+        micro_batches: the number of micro-batches in the step.
+        deferred: True if gradients are sharded only at the last micro-batch.
+        reshard: True if layers are freed after their forward pass.
     """
 
     architecture: str
@@ -59,7 +59,7 @@ class Sharding:
 
 
 def cases() -> list[Sharding]:
-    """Every step, for both backends."""
+    """Return every step, for both backends."""
     large, small = "large-vocabulary", "small-vocabulary"
     return [
         Sharding(name, backend, **others)
@@ -80,14 +80,14 @@ def cases() -> list[Sharding]:
 
 
 class ResizedBytes(LiveBytes):
-    """Counts storages at the size that they have now: FSDP resizes them."""
+    """A counter that uses the current size of storages, since FSDP resizes them."""
 
     def __init__(self) -> None:
         super().__init__()
         self._storages: dict[int, weakref.ref[Any]] = {}
 
     def track(self, tensor: torch.Tensor, group: str) -> None:
-        """Count the storage of a tensor until it is freed; a distributed one counts by what is inside it."""
+        """Count the storage of a tensor until it is freed; a distributed tensor counts by its local part."""
         tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
         storage = tensor.untyped_storage()
         key = storage._cdata
@@ -95,7 +95,7 @@ class ResizedBytes(LiveBytes):
             self._storages[key] = weakref.ref(storage, lambda _: self._storages.pop(key, None))
 
     def sample(self) -> None:
-        """Compare what is alive now with the peaks of the phase."""
+        """Update the peaks of the phase with the live storages."""
         alive = (reference() for reference in list(self._storages.values()))
         self.live = Counter(all=sum(storage.nbytes() for storage in alive if storage is not None))
         super().sample()
@@ -104,12 +104,12 @@ class ResizedBytes(LiveBytes):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if any(kind.__name__ == "DTensor" for kind in types):
-            return NotImplemented  # the operations on what is inside come here again
+            return NotImplemented  # the operations on the local part come here again
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 class ShardedStep:
-    """A sharded model that has made its first step, and whatever it makes now is counted."""
+    """A sharded model after its first step, with a counter for everything that it makes."""
 
     def __init__(self, case: Sharding) -> None:
         self.case, self.live = case, ResizedBytes()
@@ -118,7 +118,7 @@ class ShardedStep:
         model.activation_checkpointing_enable({"use_reentrant": False})
         self.layers, self.embedding = list(model.model.layers), model.model.embed_tokens
         self.model = (_fsdp if case.backend == "fsdp" else _fsdp2)(model, case.reshard)
-        # As on a GPU: several tensors at once, but not for the distributed tensors of FSDP2.
+        # As on a GPU: several tensors at once, except for FSDP2's distributed tensors.
         self.optimizer = torch.optim.AdamW(self.model.parameters(), foreach=case.backend == "fsdp")
         self.update()
         self.live = ResizedBytes()
@@ -129,14 +129,14 @@ class ShardedStep:
             self.live.track(state["exp_avg_sq"], "all")
 
     def inference(self) -> None:
-        """One pass without gradients, and what stays after it where nobody asks for the rest to be freed."""
+        """Run one pass without gradients, and count what stays after it if nothing is freed explicitly."""
         self.live.phase = "inference"
         with torch.no_grad():
             self._forward()
         self._look("after inference")
 
     def update(self) -> None:
-        """One step of the optimizer after all micro-batches."""
+        """Run all micro-batches and one optimizer step."""
         self.model.train()
         for number in range(self.case.micro_batches):
             with self._synchronised(last=number == self.case.micro_batches - 1):
@@ -198,7 +198,7 @@ def _fsdp2(model: nn.Module, reshard: bool) -> nn.Module:
 
 
 def trace_sharding(case: Sharding) -> dict[str, Any]:
-    """The record of one step: the largest number of bytes of each moment."""
+    """Return the record of one step: the largest number of bytes at each moment."""
     logging.getLogger("torch").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     if not distributed.is_initialized():

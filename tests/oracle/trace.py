@@ -1,4 +1,4 @@
-"""Traces training steps, losses and sharded steps, and writes what was alive at their peaks to ``traces.json``.
+"""Trace training steps, losses and sharded steps, and write the live bytes at their peaks to ``traces.json``.
 
 Run ``python tests/oracle/trace.py`` in an environment with ``tests/oracle/requirements.txt``; see README.md there.
 """
@@ -39,15 +39,15 @@ class Case:
     """One step to trace.
 
     Args:
-        architecture: A name in ``data/architectures.yaml``.
-        tokens: Tokens of the one micro batch.
-        loss: A name in ``losses.LOSSES``; "value" is that of a critic, which has a value head.
+        architecture: a name in ``data/architectures.yaml``.
+        tokens: the tokens of the one micro-batch.
+        loss: a name in ``losses.LOSSES``; "value" is that of a critic, which has a value head.
         recompute: "full" recomputes every decoder layer in backward, "none" keeps everything.
-        lora_rank: Rank of the adapters; 0 trains all parameters.
-        lora_targets: A name in ``TARGETS``.
+        lora_rank: the rank of the adapters; 0 trains all parameters.
+        lora_targets: a name in ``TARGETS``.
         optimizer: "adamw-foreach" or "adamw-fused".
         gradients: False for a pass without gradients, as for log-probabilities.
-        layers: How many of the layers; None means all.
+        layers: the number of layers; None means all.
     """
 
     architecture: str
@@ -62,7 +62,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """What tells the case from the others."""
+        """The unique name of the case."""
         if not self.gradients:
             return f"{self.architecture}/no-grad/{self.loss}/{self.tokens}"
         method = f"lora{self.lora_rank}-{self.lora_targets}" if self.lora_targets else "full"
@@ -108,7 +108,7 @@ CASES = (
 
 
 class Step:
-    """A model ready for a step, with a counter that knows its states."""
+    """A model ready for a step, with a counter that tracks its states."""
 
     def __init__(self, case: Case) -> None:
         facts = architecture(case.architecture)
@@ -154,13 +154,13 @@ class Step:
             return LOSSES[self.case.loss](hidden, head)
 
     def without_gradients(self) -> None:
-        """One pass as for log-probabilities."""
+        """Run one pass as for log-probabilities."""
         with self.live, torch.no_grad():
             self.loss()
         self.states = self.live.live.copy()
 
     def update(self) -> None:
-        """One training step on one micro batch, with the optimizer's states already there."""
+        """Run one training step on one micro-batch, with existing optimizer states."""
         optimizer = self._optimizer()
         with self.live:
             loss = self.loss()
@@ -174,7 +174,7 @@ class Step:
         self.states["gradients"] = sum(p.grad.untyped_storage().nbytes() for p in self.trained)
 
     def beside_states(self) -> int:
-        """What counts to the states and is no number for each parameter: buffers, and the steps that Adam counts."""
+        """Return the bytes of states that are not per parameter: buffers, and Adam's step counters."""
         buffers = sum(buffer.untyped_storage().nbytes() for buffer in self.model.buffers())
         return buffers + (4 * len(self.trained) if self.case.gradients else 0)
 
@@ -192,10 +192,10 @@ class Step:
 
 
 def _weight_shapes(parameters: list[torch.nn.Parameter], tokens: int) -> set[tuple[int, ...]]:
-    """The shapes of weights, matrices either way round.
+    """Return the shapes of weights, and of matrices also transposed.
 
     Raises:
-        ValueError: If one could be that of an activation.
+        ValueError: a shape could also be that of an activation.
     """
     shapes = {tuple(parameter.shape) for parameter in parameters}
     if any(tokens in shape for shape in shapes):
@@ -206,7 +206,7 @@ def _weight_shapes(parameters: list[torch.nn.Parameter], tokens: int) -> set[tup
 
 
 def trace(case: Case) -> dict[str, Any]:
-    """The record of one case: settings, states, and the peaks of the phases, in bytes."""
+    """Return the record of one case: settings, states, and the peaks of the phases, in bytes."""
     began = time.perf_counter()
     with FakeTensorMode():
         step = Step(case)
@@ -234,7 +234,7 @@ def trace(case: Case) -> dict[str, Any]:
 
 
 def _peak(step: Step, phase: str) -> dict[str, Any]:
-    """What was alive at the largest moment of a phase, and the largest sum of activations at any moment of it."""
+    """Return the live bytes at the largest moment of a phase, and the largest sum of activations at any moment."""
     live = step.live
     names = [name for name in live.peaks if name == phase or name.startswith(f"{phase}_")]
     if not names:
@@ -249,19 +249,19 @@ def _peak(step: Step, phase: str) -> dict[str, Any]:
 
 
 def environment() -> dict[str, str]:
-    """The versions that a trace depends on."""
+    """Return the versions that a trace depends on."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     return {**versions, "python": platform.python_version()}
 
 
 def main() -> None:
-    """Trace the cases whose id contains the words given, and write all of them unless some were left out."""
+    """Trace the cases whose id contains the given words; write the file only if all cases were traced."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "words", nargs="*", help="trace only cases whose id contains one of these, and write nothing"
     )
     parser.add_argument(
-        "--output", type=Path, default=OUTPUT, help="where to write (default: beside this file)"
+        "--output", type=Path, default=OUTPUT, help="where to write (default: next to this file)"
     )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What a build executes: no program, no connection, and nothing of the command line."""
+"""A build runs no program, opens no connection and does not load the command line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Work grows with the input: twice as much of anything takes at most 2.6 times as long, up to the limits.
+"""Time grows with the input: twice as much of anything takes at most 2.6 times as long, up to the limits.
 
-An input is made at two sizes, the larger one four times the smaller. What counts is processor time less that of
-an empty input, and the least of several readings, so that other work on the machine does not matter.
+Each input has two sizes, one four times the other. The measure is the processor time minus that of an empty input,
+and the least of several readings, so that other work on the machine does not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Factor of a doubling, and how often a reading that exceeds it is taken again.
+#: The allowed factor per doubling, and how often a reading above it is repeated.
 MOST, READINGS = 2.6, 10
 KINDS = {**doubled_data.KINDS, **doubled_texts.KINDS}
 
@@ -35,7 +35,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def factor(size: int, make: Callable[[int], Callable[[], object]], readings: int = READINGS) -> float:
-    """The growth per doubling, as far as it was read until it was low enough."""
+    """The growth per doubling, read until it is low enough."""
     empty, small, large = (make(n) for n in (0, size, 4 * size))
     least = [math.inf] * 3
     for _ in range(readings):
@@ -52,7 +52,7 @@ def test_twice_as_much_takes_at_most_a_little_more_than_twice_as_long(name):
     assert factor(*KINDS[name]) < MOST
 
 
-#: By name, how often a page has it at the smaller size, and what it has.
+#: By name: the number on a page at the smaller size, and the content.
 ON_A_PAGE = {
     "references": (300, ":verl:run:`a`, :verl:gpu:`H100`, :verl:model:`Qwen/Qwen2.5-7B` and :verl:size:`7B`.\n\n"),
     "references to nothing": (300, ":verl:run:`aa`, :verl:gpu:`H1000` and :verl:model:`Qwen/Qwen2.5-7BB`.\n\n"),

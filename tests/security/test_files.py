@@ -1,4 +1,4 @@
-"""Only plain files inside the data directories are read, up to a number and a size."""
+"""Only regular files inside the data directories are read, up to a limit of number and size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECRET = "root-secret: 1\n"
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder beside the data directory, with files that nobody should see."""
+    """A folder next to the data directory, with secret files."""
     folder = tmp_path / "outside"
     (folder / "runs").mkdir(parents=True)
     for name in ("gpus.yaml", "secret.yaml", "runs/secret.yaml"):
@@ -43,8 +43,8 @@ def test_a_link_that_leads_out_is_not_followed(data, outside, name, target):
     place.symlink_to(outside / target)
     problems = data.problems()
     assert problems == [
-        f"data/{name}:1:1: ERROR: the link leads out of the data directory and was not followed; put the file "
-        "itself there [verl.file_unreadable]"
+        f"data/{name}:1:1: ERROR: the link points outside the data directory and was not followed; replace the link "
+        "with the file itself [verl.file_unreadable]"
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_relative_link_and_a_chain_of_links_lead_out_too(data, outside):
     (data.path / "runs/c.yaml").symlink_to("../../outside/../data/runs/.d.yaml")
     data.write("runs/.d.yaml", "")
     problems = data.problems()
-    assert [problem.split(":")[0] for problem in problems if "leads out" in problem] == [
+    assert [problem.split(":")[0] for problem in problems if "points outside" in problem] == [
         "data/runs/a.yaml",
         "data/runs/b.yaml",
     ]
@@ -91,8 +91,8 @@ def test_only_so_many_files(data, monkeypatch):
     assert list(data.load().runs) == ["a", "b", "c"]
     (problem,) = [problem for problem in data.problems() if problem.startswith("data/")]
     assert problem == (
-        "data/runs:1:1: ERROR: there are more than 3 files; from 'd.yaml' on none is read; use several directories "
-        "[verl.file_too_large]"
+        "data/runs:1:1: ERROR: the folder has more than 3 files; 'd.yaml' and later are not read; use several "
+        "directories [verl.file_too_large]"
     )
 
 
@@ -105,11 +105,11 @@ def test_only_so_many_bytes(data, monkeypatch):
     assert list(data.load().runs) == ["a", "b"]
     (problem,) = data.problems()
     most = f"{files.MAX_TOTAL >> 20} MiB"
-    assert problem.startswith(f"data/runs/c.yaml:1:1: ERROR: with this file the data are larger than {most}")
+    assert problem.startswith(f"data/runs/c.yaml:1:1: ERROR: with this file, the data exceed {most}")
 
 
 def bundled_files(data):
-    """What is read of the dataset of the package beside an own one."""
+    """The files of the bundled data that are read in addition to a user's directory."""
     own = files.configured_directory("data", data.path.parent)
     snapshot = files.take_snapshot(files.bundled_directory(), [own], Location("conf.py"))
     return [*snapshot.cases, *(file for named in snapshot.registries.values() for file in named)]

@@ -1,4 +1,4 @@
-"""The limits that end what cannot grow with the input, and the searches that do not look at everything."""
+"""Limits for work that must not grow with the input, and for searches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sphinx_verl_resources.lint.repairs import repaired
 
 GPU = "- name: G{}\n  vendor: nvidia\n  memory_gb: 80\n  memory_mib: 81559\n  kind: reading\n"
 CASE = "- {{id: a{}, model: m, outcom: fits}}\n"
-#: Files with 200 problems each, the last one with those of a rule only.
+#: Files with 200 problems each; in the last one they come from a rule.
 FLOODS = [
     ("runs/a.yaml", "id: a\n" + "".join(f"key{index}: 1\n" for index in range(193)), "unknown_key"),
     ("cases/a.yaml", "".join(CASE.format(index) for index in range(100)), "missing_key"),
@@ -39,7 +39,7 @@ def test_fifty_problems_of_a_file_are_listed_whatever_finds_them(data, monkeypat
     assert len(printed) == 51
     assert any(line.endswith(f"[verl.{code}]") for line in printed)
     (rest,) = [line for line in printed if "more problems" in line]
-    assert "150 more problems are not listed; mend the others first" in rest
+    assert "150 more problems are not listed; fix the others first" in rest
     main(["check", "--format", "json", "data"])
     problems = json.loads(capsys.readouterr().out)
     assert len([problem for problem in problems if problem["path"] == f"data/{name}"]) == 51
@@ -65,7 +65,7 @@ def test_a_file_is_parsed_a_few_times_for_hundreds_of_repairs(monkeypatch):
 
 
 def test_an_edit_that_changes_another_value_is_found_among_many():
-    """The one in the middle is left out, and all others are made."""
+    """The middle repair is skipped, and all others are made."""
     text = "".join(f"k{index}: 1\n" for index in range(100))
     file = repairs._RunFile(text, "a", None)
 
@@ -193,7 +193,7 @@ def test_substitutions_in_substitutions_are_refused_with_a_place(between, end):
     _, problems = page_tables.read_tables("".join(lines) + end + "\n|a0|\n", "page.rst")
     first = min(problems, key=lambda problem: problem.place)
     assert first.place.line == 1
-    assert "A substitution in another one is not read; write its text out" in {
+    assert "A substitution inside another one is not read; write its text instead" in {
         problem.message for problem in problems
     }
 

@@ -1,4 +1,4 @@
-"""Links lead to http and https, and to pages of the documentation."""
+"""Links point only to http and https addresses, and to pages of the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file is called changes nothing of what is found in it: names are escaped in messages only."""
+"""File names do not affect the results: they are only escaped in messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.diagnostics import Location
 
-#: A run with a mistake, and with something to repair.
+#: A run with a mistake and something to repair.
 RUN = "id: b\nsize: 9B\ninfer: {engine: vllm, version: 0.8}\n"
 ODD = [
     "a\u200b",
@@ -36,25 +36,25 @@ ODD = [
     "-a",
     "a.yaml",
 ]
-#: Parts of names; a slash and a null character are in no name, and what begins with a dot is not read.
+#: Parts of names, without slashes and null characters; names that begin with a dot are not read.
 parts = st.sampled_from(["a", "b", ".", ":", "1", "\u200b", "\u202e", "\udcff", "\udc80", "ü", "\n", "\t", " ", "\\", "x3a", "%", "'", '"', "*", "[", "-", "#", "🙂"])  # fmt: skip
 names = st.lists(parts, min_size=1, max_size=5).map("".join).filter(lambda name: not name.startswith("."))
 
 
 def printed(*words: str) -> tuple[str, str]:
-    """Return what a command prints."""
+    """Return the output of a command."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         assert main(["check", *words]) in (0, 1)
     return out.getvalue(), err.getvalue()
 
 
 def problems(*words: str) -> list[dict[str, object]]:
-    """Return the problems that ``check`` finds."""
+    """Return the problems from ``check``."""
     return json.loads(printed("--format", "json", "--", *words)[0])
 
 
 def look(directory: str, stems: list[str]) -> None:
-    """Compare ``check FILE`` with ``check DIRECTORY``, for each file; then repair one of them."""
+    """Compare ``check FILE`` with ``check DIRECTORY`` for each file, then repair one of them."""
     paths = [str(Path(directory, "runs", f"{stem}.yaml")) for stem in stems]
     Path(directory, "runs").mkdir(parents=True)
     for path in paths:
@@ -73,7 +73,7 @@ def look(directory: str, stems: list[str]) -> None:
 
 
 def place(line: str) -> str:
-    """Return the file that a line is about, as any program would read it."""
+    """Return the file of a message, as any program would parse it."""
     assert line.isprintable()
     return re.split(r":\d+:\d+: ", line, maxsplit=1)[0]
 
@@ -108,9 +108,9 @@ def test_no_two_names_look_alike(one, other):
     ("stem", "shown", "remedy"),
     [
         ("ü", "ü", "rename the file to b.yaml"),
-        ("a\u200b", r"a\u200b", "rename both, to a for example"),
-        ("a:1:1", r"a\x3a1\x3a1", "rename both, to a-1-1 for example"),
-        ("d\udcff", r"d\udcff", "rename both, to d for example"),
+        ("a\u200b", r"a\u200b", "rename both, for example to a"),
+        ("a:1:1", r"a\x3a1\x3a1", "rename both, for example to a-1-1"),
+        ("d\udcff", r"d\udcff", "rename both, for example to d"),
     ],
 )
 def test_a_message_about_a_name(data, stem, shown, remedy):

@@ -1,4 +1,4 @@
-"""Every place in the source that opens, writes, renames or removes a file is known, with its reason."""
+"""Every place in the source that opens, writes, renames or removes a file is listed with a reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: By module and function: what it does, and why it is safe.
+#: By module and function: the files, and why this is safe.
 KNOWN = {
     ("catalog/files.py", "open_regular", "open"): "the one that opens data files and what a user names",
     ("cli/files.py", "_opened_stream", "open"): "a device or a pipe that the user names",
@@ -47,7 +47,7 @@ HARMLESS = {"get_terminal_size"}
 
 
 def places(package: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield module, function and call of each place that opens or changes a file."""
+    """Yield the module, function and call of each place that opens or changes a file."""
     for path in sorted(package.rglob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -59,7 +59,7 @@ def places(package: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def opens(node: ast.AST) -> str:
-    """Return the name under which a file is opened or changed; empty where none is."""
+    """Return the name of a call that opens or changes a file; empty for other calls."""
     if isinstance(node, ast.ImportFrom) and node.module in {"os", "io", *MODULES}:
         return ", ".join(alias.name for alias in node.names if alias.name in NAMES)
     if isinstance(node, ast.Name):

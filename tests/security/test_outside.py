@@ -1,4 +1,4 @@
-"""Whatever links a data directory holds, no command reads, shows or writes a file outside of it."""
+"""No command reads, shows or writes a file outside a data directory through links in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.testing import assert_data
 
 SECRET = "hunter2-hunter2"
-#: A run that --fix would change, and a registry whose mistakes would be shown.
+#: A run that --fix would change, and a registry with mistakes that would be shown.
 RUN = "id: {id}\nsize: 7B\ntag: MIN\nmodel: Qwen/Qwen2.5-7B-Instruct\ntask: {task}\ngpus: {{count: 2, type: H100}}\ntrain: fsdp\ninfer: {{engine: vllm, version: 0.8}}\n"
 SECRET_RUN = RUN.format(id=SECRET, task=SECRET) + f"{SECRET}: 1\n"
 IMPORTED, NEW = "qwen2-5-7b-grpo-2xh100", "qwen2-5-7b-ppo-8xh100"
@@ -76,7 +76,7 @@ TARGETS = {
 
 
 def make(place: Path, links: dict[str, str]) -> None:
-    """Make a data directory with these links, all else in it and beside it being files."""
+    """Create a data directory with these links and otherwise plain files, also next to it."""
     outside = place / "outside"
     (outside / "runs").mkdir(parents=True)
     for name in ("secret.yaml", "runs/a.yaml", f"runs/{IMPORTED}.yaml", f"runs/{NEW}.yaml"):
@@ -103,7 +103,7 @@ def make(place: Path, links: dict[str, str]) -> None:
 
 
 def state(folder: Path) -> dict[str, tuple[bytes, int]]:
-    """Return what is in a folder, with the times of writing."""
+    """Return the content of a folder, with modification times."""
     return {
         path.relative_to(folder).as_posix(): (
             path.read_bytes() if path.is_file() else b"",
@@ -114,14 +114,14 @@ def state(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def shown(arguments: list[str]) -> str:
-    """Return all that a command prints."""
+    """Return the whole output of a command."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         assert main(arguments) in (0, 1, 2)
     return out.getvalue() + err.getvalue()
 
 
 def look(links: dict[str, str], names: list[str]) -> None:
-    """Run commands in such a directory."""
+    """Run commands in a directory with links."""
     before_test = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder), links)
@@ -151,7 +151,7 @@ def test_nothing_outside_is_read_or_written(links, names):
 
 @pytest.mark.parametrize("name", [*FILES, "runs", "cases", "schema"])
 def test_each_link_alone(name):
-    """The examples: a file of exceptions, a run file, the folder of run files."""
+    """Examples: a file of exceptions, a run file, the folder of run files."""
     others = {"accuracy.yaml": ["record"], "cases/a.yaml": ["backtest"], "runs/a.yaml": ["estimate"]}
     others |= {"schema/run.json": ["schema"], "schema": ["schema", "export-files"]}
     look({name: "secret"}, ["check", "fix", "force", "new-force", *others.get(name, [])])
@@ -163,15 +163,15 @@ def test_a_link_at_the_file_of_exceptions_is_an_error(data, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     assert main(["check", "--fix", "data"]) == 1
     assert capsys.readouterr().err == (
-        "data/exceptions.yaml:1:1: ERROR: the link leads out of the data directory and was not followed; put the "
-        "file itself there [verl.file_unreadable]\n"
+        "data/exceptions.yaml:1:1: ERROR: the link points outside the data directory and was not followed; replace the "
+        "link with the file itself [verl.file_unreadable]\n"
     )
-    with pytest.raises(AssertionError, match="leads out"):
+    with pytest.raises(AssertionError, match="points outside"):
         assert_data("data")
 
 
 def test_a_link_inside_the_directory_is_written_through(data, monkeypatch):
-    """To another file in it, and by another way to the directory."""
+    """The link points to another file in the directory, along a different path."""
     data.write("runs/.a.yaml", RUN.format(id="b", task="GRPO"))
     (data.path / "runs/a.yaml").symlink_to("../../data/runs/.a.yaml")
     monkeypatch.chdir(data.path.parent)
@@ -181,7 +181,7 @@ def test_a_link_inside_the_directory_is_written_through(data, monkeypatch):
 
 
 def test_a_path_with_dots_after_a_link_is_the_place_that_the_system_finds(data, monkeypatch, capsys):
-    """Not the one that its words name, which may be another data directory."""
+    """The path without its dots may be in a different data directory."""
     folder = data.path.parent
     here = data.write("runs/a.yaml", RUN.format(id="mine", task="GRPO"))
     there = folder / "other/data/runs/b.yaml"
@@ -194,7 +194,7 @@ def test_a_path_with_dots_after_a_link_is_the_place_that_the_system_finds(data, 
         there.write_text(RUN.format(id="theirs", task="GRPO"))
         main(["check", "--fix", path])
         assert capsys.readouterr().err.startswith(
-            "other/data/runs/b.yaml:1: repaired: id 'theirs' made 'b', "
+            "other/data/runs/b.yaml:1: repaired: id 'theirs' changed to 'b', "
         )
     assert here.read_text() == RUN.format(id="mine", task="GRPO")
 
@@ -207,7 +207,7 @@ def test_import_names_the_link_and_writes_nothing(data, monkeypatch, capsys, tmp
     monkeypatch.chdir(tmp_path)
     assert main(["import-rst", "page.rst", "--output", "data", "--force"]) == 2
     assert capsys.readouterr().err == (
-        f"verl-resources: data/runs/{IMPORTED}.yaml: the link leads out of the data directory and was not followed; "
-        "put the file itself there; nothing was written\n"
+        f"verl-resources: data/runs/{IMPORTED}.yaml: the link points outside the data directory and was not followed; "
+        "replace the link with the file itself; nothing was written\n"
     )
     assert list((tmp_path / "out").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Text is text: every page and every printed table shows what a run says as it was typed."""
+"""Text stays text: every page and every printed table shows the fields of a run as typed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.diagnostics import Code, Diagnostic, Location
 
-#: What some reader of text takes for more than text.
+#: Texts that are special to some parser.
 HOSTILE = (
     "<script>alert(1)</script>",
     "</td><img src=x onerror=alert(1)>",
@@ -35,7 +35,7 @@ BUILDERS = ("html", "latex", "text", "epub", "man")
 
 @pytest.fixture
 def hostile(data):
-    """A run for each hostile text, in every field that takes a text."""
+    """A run for each hostile text, which is in every text field."""
     for index, text in enumerate(HOSTILE):
         data.run(
             f"r{index}",
@@ -54,7 +54,7 @@ PAGE = f".. verl-runs:: 7B\n   :columns: id {COLUMNS}\n   :caption: All\n   :sor
 
 
 def cells(soup) -> dict[str, list[str]]:
-    """By run, the text of each cell, without the marks of notes."""
+    """The text of each cell by run, without the marks of notes."""
     for mark in soup.select("a.verl-mark"):
         mark.decompose()
     rows = [[cell.get_text().strip() for cell in row.select("td")] for row in soup.select("tbody tr")]
@@ -84,7 +84,7 @@ def test_latex(own, hostile):
     assert r"\input" not in body
     assert r"\write18" not in body
     assert body.count(r"\textbackslash{}input") >= 6
-    # Each sign of TeX follows a backslash, or begins a command of Sphinx.
+    # Each special character of TeX follows a backslash or begins a command of Sphinx.
     assert r"\$x\textasciicircum{}2\$ \% \# \&" in re.sub(r"\\allowbreak\{\}", "", body)
 
 
@@ -106,7 +106,7 @@ def test_man(own, hostile):
 
 
 def table(form: str, monkeypatch, capsys, data) -> str:
-    """What the command prints, in the order of the runs."""
+    """The output of the command, in the order of the runs."""
     monkeypatch.chdir(data.path.parent)
     assert main(["table", "--format", form, "--columns", f"id,{COLUMNS.replace(' ', ',')}"]) == 0
     return capsys.readouterr().out

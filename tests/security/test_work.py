@@ -1,4 +1,4 @@
-"""Nothing in data is run, and whatever a file holds, reading it comes to an end."""
+"""Data are never executed, and reading any file ends."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.settings.read import MAX_LENGTH, read_settings
 
-#: What runs code, or makes objects of what is read.
+#: Functions that run code or create objects from input.
 BANNED = {
     "eval", "exec", "compile", "__import__", "system", "popen", "Popen", "run_path", "import_module", "loads",
     "unsafe_load", "full_load", "load_all", "safe_load", "spawn", "fork", "check_output", "check_call",
 }  # fmt: skip
-#: JSON, which makes plain values; patterns.
+#: JSON, which gives plain values, and regular expressions.
 ALLOWED = {"re.compile", "json.loads"}
-#: The only program that is ever started, without a shell.
+#: The only program that is started, without a shell.
 STARTS = ("git.py", "subprocess")
-#: The directives and the commands of the package: modules of one folder each, by names in the source.
+#: The directives and commands of the package, imported from a folder by names in the source.
 IMPORTS = {("sphinx_ext/directives/__init__.py", "import_module"), ("cli/main.py", "import_module")}
 
 
@@ -42,7 +42,7 @@ def test_nothing_in_the_package_can_run_what_it_reads(root):
 
 
 def test_git_is_the_only_program_that_is_started(root):
-    """With words, not with a line that a shell would take apart."""
+    """It is started with a list of words, not with a line for a shell."""
     tree = ast.parse((root / "sphinx_verl_resources/git.py").read_text("utf-8"))
     calls = [
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and "subprocess" in ast.unparse(node)
@@ -105,13 +105,13 @@ def test_a_launch_script_is_read_and_not_run(tmp_path, monkeypatch):
 def test_a_script_that_is_none_is_refused_at_once(text):
     found = read_settings(text * (MAX_LENGTH // len(text) + 1), "run.sh")
     assert [str(problem) for problem in found.problems] == [
-        f"run.sh:1:1: ERROR: the script has more than {MAX_LENGTH} characters and was not read; take the part that "
+        f"run.sh:1:1: ERROR: the script has more than {MAX_LENGTH} characters and was not read; give only the part that "
         "starts the training [verl.file_too_large]"
     ]
 
 
 PREFIX = "python3 -m verl.trainer.main_ppo "
-#: What a file begins with, and what is repeated after it for as long as a file of this kind can be.
+#: The beginning of a file, and the text that is repeated up to the largest size of such a file.
 SHAPES = [
     ("runs/a.yaml", "", "{"),
     ("runs/a.yaml", "", "? "),
@@ -152,7 +152,7 @@ else:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "before", "repeated"), SHAPES)
 def test_as_much_as_is_read_at_all(data, name, before, repeated):
-    """The limit of processor time is far above what any of them takes, and far below what one that grows takes."""
+    """The limit of processor time is far above the usual time, and far below that of super-linear work."""
     most = MAX_LENGTH if name == "run.sh" else MAX_BYTES
     items = (repeated % index if "%d" in repeated else repeated for index in range(most // len(repeated)))
     text = (before + "".join(items))[:most]

@@ -1,4 +1,4 @@
-"""The shell that the reader of scripts is compared with."""
+"""The shell to compare the reader of scripts with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every setting that bash passes to verl is what the reader says of it, or is said to be unknown."""
+"""For each setting that bash passes to verl, the reader has the same value, or reports it as unknown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.settings.overrides import OVERRIDE, read_overrides
 from sphinx_verl_resources.settings.read import read_script
 
-#: Stands for every program; notes the arguments of those that train.
+#: Replaces every program; records the arguments of training programs.
 RECORDER = """#!/bin/bash
 case "$*" in
     *"import torch_npu"*) exit 1 ;;
@@ -58,7 +58,7 @@ fi
 
 @pytest.fixture
 def passed(bash, tmp_path):
-    """Runs a script with recorders in place of programs; returns the words that the training command gets."""
+    """Run a script with recorders in place of programs; return the words of the training command."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("python3", "uv", "ray", "torchrun", "pip", "tee", "cat", "nvidia-smi"):
@@ -91,7 +91,7 @@ def test_the_reader_agrees_with_bash(passed, root):
     for text, environment in scripts(root):
         words = [word for word in passed(text, environment) if OVERRIDE.fullmatch(word)]
         wanted = read_overrides(words, Location("")).values
-        if not words:  # it trains nothing, or starts a program of its own
+        if not words:  # it does not train, or starts another program
             continue
         found = read_script(text, "run.sh", environment)
         assert [problem for problem in found.problems if problem.is_error] == []

@@ -1,4 +1,4 @@
-"""What a launch script passes to verl; whatever looks like a setting in it is read or listed."""
+"""Settings that a launch script passes to verl; text that looks like a setting is read or reported."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_tuning_script():
         "data.train_files": "['$HOME/data/gsm8k/train.parquet', '$HOME/data/math/train.parquet']"
     }
     assert [str(problem) for problem in found.problems] == [
-        "run.sh:16:5: WARNING: the value of data.train_files is not known: $HOME is set nowhere in the script; "
+        "run.sh:16:5: WARNING: the value of data.train_files is unknown: the script does not set $HOME; "
         "add --env HOME=… [verl.unresolved]"
     ]
 
@@ -160,7 +160,7 @@ def test_a_script_of_arrays():
     assert found.unresolved == {"actor_rollout_ref.actor.use_torch_compile": "False"}
     (problem,) = found.problems
     assert problem.place == Location("run.sh", 13, 1)
-    assert problem.message.endswith("is not known: the condition in line 13 depends on $DEVICE")
+    assert problem.message.endswith("is unknown: the condition in line 13 depends on $DEVICE")
     assert problem.remedy == "add --env DEVICE=…"
 
 
@@ -169,7 +169,9 @@ def test_a_comment_between_the_lines_ends_the_command():
     assert found.values == {"a.b": 1}
     (problem,) = found.problems
     assert problem.place == Location("run.sh", 4, 5)
-    assert problem.message == "the settings from here on are not passed on: the command ends above"
+    assert (
+        problem.message == "the settings from here on are not passed to verl, because the command ends above"
+    )
 
 
 def test_a_blank_behind_a_backslash_ends_the_command():
@@ -201,7 +203,7 @@ def test_the_name_of_the_configuration_may_be_unknown():
     found = read_settings(script("--config-name $CONFIG", "a.b=1"), "run.sh")
     assert (found.config_name, found.values) == (None, {"a.b": 1})
     assert found.problems[0].message == (
-        "the name of the configuration is not known: $CONFIG is set nowhere in the script"
+        "the name of the configuration is unknown: the script does not set $CONFIG"
     )
 
 
@@ -290,10 +292,10 @@ def test_words_that_cannot_be_known():
     )
     assert found.values == {"a.b": 1}
     assert [problem.message for problem in found.problems] == [
-        "what '$EXTRA' adds is not known: $EXTRA is set nowhere in the script",
-        "what '${MORE[@]}' adds is not known: $MORE is set nowhere in the script",
-        "what '$(cat args)' adds is not known: the output of a command is not known",
-        "what 'c.$X=2' adds is not known: $X is set nowhere in the script",
+        "the settings in '$EXTRA' are unknown: the script does not set $EXTRA",
+        "the settings in '${MORE[@]}' are unknown: the script does not set $MORE",
+        "the settings in '$(cat args)' are unknown: the output of a command is unknown",
+        "the settings in 'c.$X=2' are unknown: the script does not set $X",
     ]
 
 

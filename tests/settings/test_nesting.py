@@ -1,4 +1,4 @@
-"""Scripts that are nested without end: read, or refused with the place and what to do."""
+"""Deeply nested scripts are read, or rejected with a place and a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sphinx_verl_resources.settings.read import read_script
 from sphinx_verl_resources.settings.unread import unread_settings
 
 TRAINS = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct a.b=$A trainer.nnodes=2\n"
-#: What opens, what is inside, what closes.
+#: The opening, the inside and the closing.
 NESTS = {
     "subshells": ("( ", "true", " )"),
     "groups": ("{ ", "true", "; }"),
@@ -35,7 +35,7 @@ NESTS = {
     "braces": ("A={x,", "y", "}"),
     "lists": ("A='[", "1", "]'"),
 }
-#: What comes again and again.
+#: Text to repeat.
 ROWS = {
     "exclamation marks of a test": ("[[ ", "! ", "a = b ]] && A=1"),
     "exclamation marks of test": ("[ ", "! ", "a = b ] && A=1"),
@@ -60,7 +60,7 @@ def scripts(times: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", [*NESTS, *ROWS])
 def test_a_script_without_end(name):
-    """Where a real script is nested so, its settings are read; too deep, it is refused at its place."""
+    """Realistic nesting is read; nesting that is too deep is rejected at its place."""
     for times in (3, 1_000, 10_000):
         text = f"{scripts(times)[name]}\n{TRAINS}"
         read = read_script(text, "run.sh", {})

@@ -1,4 +1,4 @@
-"""Settings of verl out of overrides, YAML and texts of any kind."""
+"""Settings from overrides, YAML and texts of any kind."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_values(text, value):
         ("[1", "[ is not closed"),
         ("['a'b]", "a comma is missing before 'b]'"),
         ("'a", "' is not closed"),
-        ("'a'b", "'b' follows it"),
-        ("[a]]", "']' follows it"),
+        ("'a'b", "unexpected 'b' at the end"),
+        ("[a]]", "unexpected ']' at the end"),
         ("{a: 1", "{ is not closed"),
-        ("{a, b}", "a key in braces has no colon after it"),
+        ("{a, b}", "a colon is missing after a key in braces"),
         ("[" * 50, "it is nested deeper than 20 levels"),
         ("{" * 3_000, "it is nested deeper than 20 levels"),
     ],
@@ -89,7 +89,7 @@ def test_the_later_of_two_wins():
     assert found.places["a.b"] == Location("x", 3, 1)
     (problem,) = found.problems
     assert str(problem) == (
-        "x:3:1: WARNING: a.b is set twice; this value replaces that of line 1; keep one of the two [verl.duplicate_key]"
+        "x:3:1: WARNING: a.b is set twice; this value replaces the one in line 1; keep one of the two [verl.duplicate_key]"
     )
 
 

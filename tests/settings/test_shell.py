@@ -1,4 +1,4 @@
-"""What is read of a shell script is what bash does with it; what only a running shell knows is said to be unknown."""
+"""The reader of shell scripts agrees with bash; values that only a running shell knows are unknown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_shell(script):
     return followed.commands, followed.problems
 
 
-#: Scripts that call ``show``, and the words of all its calls.
+#: Scripts that call ``show``, and the words of all calls.
 WORDS = [
     ("show a b  c", ["a", "b", "c"]),
     ("show a#b # c", ["a#b"]),
@@ -110,54 +110,54 @@ def test_bash_agrees(script, words, bash, tmp_path):
 
 
 def test_a_script_that_gives_up_is_read_as_if_it_went_on():
-    """The one deviation from bash: what is asked is what the script trains, not whether it would."""
+    """The only deviation from bash: the script is read for its training, even if it would exit before."""
     commands, _ = read_shell('if [ -z "$MODEL" ]; then\n  echo "usage"; exit 1\nfi\nshow a')
     assert [known(command[0].text) for command in commands] == ["echo", "show"]
 
 
-#: Scripts that call ``show`` with one word, what the word is as far as known, and why it is not.
+#: Scripts that call ``show`` with one word, the word as far as known, and the reason why it is unknown.
 UNKNOWN = [
-    ("show $X/a", "$X/a", "$X is set nowhere in the script"),
-    ("A=$X/a; show k=$A", "k=$X/a", "$X is set nowhere in the script"),
-    ("show ${HOME:-/root}", "${HOME:-/root}", "$HOME is set nowhere in the script"),
-    ("A=~/a; show $A", "~/a", "$HOME is set nowhere in the script"),
-    ("A=${B:-~/a}; show $A", "~/a", "$HOME is set nowhere in the script"),
-    ("show k={1,2}", "k={1,2}", "bash makes several words of the braces, which have no quotes"),
-    ("case a in a) X=1 ;& b) X=2 ;; c) X=3 ;; esac; show $X", "$X", "the condition in line 1 is not known"),
-    ("case a in a) X=1 ;;& a) X=2 ;; esac; show $X", "$X", "the condition in line 1 is not known"),
-    ("show a{1..3}b", "a{1..3}b", "bash makes several words of the braces, which have no quotes"),
-    ("set -- $X; show ${@:0}", "${@:0}", "the words of $@ are not all known"),
-    ("show ${X:?}", "${X:?}", "$X has to be given when the script is started"),
-    ("show $1", "$1", "$1 is an argument of the script, which is not known"),
-    ("show $#", "$#", "$# is known only when the script runs"),
-    ("show a=$(nproc)", "a=$(nproc)", "the output of a command is not known"),
-    ("show a=`nproc`", "a=`nproc`", "the output of a command is not known"),
-    ("show $(echo \")\" ')' # )\n)", "$(echo \")\" ')' # )\n)", "the output of a command is not known"),
-    ("show <(ls)", "(ls)", "the output of a command is not known"),
-    ("A=a.b; show ${A%.b}", "${A%.b}", "this form of expansion is not followed"),
-    ("A=a.b; show ${A:0:1} ", "${A:0:1}", "this form of expansion is not followed"),
-    ("A=a; show ${!A}", "${!A}", "this form of expansion is not followed"),
-    ("L=(a b); show ${L[-1]}", "${L[-1]}", "one element of $L is not followed"),
-    ("L=(a b); L[0]=c; show ${L[0]}", "$L", "$L is set word by word, which is not followed"),
-    ("show $((X + 1))", "$((X + 1))", "$X is set nowhere in the script"),
-    ("X=$Y; show $((X + 1))", "$((X + 1))", "$Y is set nowhere in the script"),
-    ("X=a; show $((X + 1))", "$((X + 1))", "in '$((X + 1))', $X is 'a', which is no whole number"),
-    ("show $((1 / 0))", "$((1 / 0))", "in '$((1 / 0))', a number is divided by zero"),
-    ("show $((9223372036854775807 + 1))", "$((9223372036854775807 + 1))", "in '$((9223372036854775807 + 1))', a number is beyond 64 bits"),
+    ("show $X/a", "$X/a", "the script does not set $X"),
+    ("A=$X/a; show k=$A", "k=$X/a", "the script does not set $X"),
+    ("show ${HOME:-/root}", "${HOME:-/root}", "the script does not set $HOME"),
+    ("A=~/a; show $A", "~/a", "the script does not set $HOME"),
+    ("A=${B:-~/a}; show $A", "~/a", "the script does not set $HOME"),
+    ("show k={1,2}", "k={1,2}", "bash expands the unquoted braces to several words"),
+    ("case a in a) X=1 ;& b) X=2 ;; c) X=3 ;; esac; show $X", "$X", "the condition in line 1 cannot be evaluated"),
+    ("case a in a) X=1 ;;& a) X=2 ;; esac; show $X", "$X", "the condition in line 1 cannot be evaluated"),
+    ("show a{1..3}b", "a{1..3}b", "bash expands the unquoted braces to several words"),
+    ("set -- $X; show ${@:0}", "${@:0}", "some words of $@ are unknown"),
+    ("show ${X:?}", "${X:?}", "the script requires $X"),
+    ("show $1", "$1", "the script's argument $1 is unknown"),
+    ("show $#", "$#", "$# is only known when the script runs"),
+    ("show a=$(nproc)", "a=$(nproc)", "the output of a command is unknown"),
+    ("show a=`nproc`", "a=`nproc`", "the output of a command is unknown"),
+    ("show $(echo \")\" ')' # )\n)", "$(echo \")\" ')' # )\n)", "the output of a command is unknown"),
+    ("show <(ls)", "(ls)", "the output of a command is unknown"),
+    ("A=a.b; show ${A%.b}", "${A%.b}", "this form of expansion is not supported"),
+    ("A=a.b; show ${A:0:1} ", "${A:0:1}", "this form of expansion is not supported"),
+    ("A=a; show ${!A}", "${!A}", "this form of expansion is not supported"),
+    ("L=(a b); show ${L[-1]}", "${L[-1]}", "this element of $L cannot be determined"),
+    ("L=(a b); L[0]=c; show ${L[0]}", "$L", "the elements of $L cannot be determined"),
+    ("show $((X + 1))", "$((X + 1))", "the script does not set $X"),
+    ("X=$Y; show $((X + 1))", "$((X + 1))", "the script does not set $Y"),
+    ("X=a; show $((X + 1))", "$((X + 1))", "in '$((X + 1))', $X is 'a', not a whole number"),
+    ("show $((1 / 0))", "$((1 / 0))", "in '$((1 / 0))', the divisor is zero"),
+    ("show $((9223372036854775807 + 1))", "$((9223372036854775807 + 1))", "in '$((9223372036854775807 + 1))', a number exceeds 64 bits"),
     *(
-        (f"show $(({text}))", f"$(({text}))", f"in '$(({text}))', only + - * / %, comparisons and brackets are calculated")
+        (f"show $(({text}))", f"$(({text}))", f"in '$(({text}))', only + - * / %, comparisons and brackets are supported")
         for text in ("2 ** 3", "7 // 2", "010", "0b1", "1_0", "1 ? 2 : 3", "1 && 2", "1 and 2", "!1", "~1", "1 << 2", "1 < 2 < 3", "True", "16#f", "(1)(2)", "1, 2", "not 1")
     ),
-    ("show $'a\\tb'", "$'a\\tb'", "this form of expansion is not followed"),
+    ("show $'a\\tb'", "$'a\\tb'", "this form of expansion is not supported"),
     ("X=1; (( X++ )); show $X", "$X", "$X is calculated when the script runs"),
     ("X=1; Y=$(( X += 1 )); show $X", "$X", "$X is calculated when the script runs"),
     ("read -r X; show $X", "$X", "$X is set when the script runs"),
     ("printf -v X %d 3; show $X", "$X", "$X is set when the script runs"),
     ("let X=3; show $X", "$X", "$X is set when the script runs"),
-    ("if ray status; then X=1; else X=2; fi\nshow $X", "$X", "the condition in line 1 is not known"),
-    ("X=1\nif [ -f a ]; then X=2; fi\nshow $X", "$X", "the condition in line 2 is not known"),
-    ("X=1\n[ -d a ] && X=2\nshow $X", "$X", "the condition in line 2 is not known"),
-    ("case $(uname) in a) X=1;; *) X=2;; esac; show $X", "$X", "the condition in line 1 is not known"),
+    ("if ray status; then X=1; else X=2; fi\nshow $X", "$X", "the condition in line 1 cannot be evaluated"),
+    ("X=1\nif [ -f a ]; then X=2; fi\nshow $X", "$X", "the condition in line 2 cannot be evaluated"),
+    ("X=1\n[ -d a ] && X=2\nshow $X", "$X", "the condition in line 2 cannot be evaluated"),
+    ("case $(uname) in a) X=1;; *) X=2;; esac; show $X", "$X", "the condition in line 1 cannot be evaluated"),
     ("for X in 1 2; do show $X; done", "$X", "the loop in line 1 sets it"),
     ("X=1; while a; do show $X; X=$((X + 1)); done", "$X", "the loop in line 1 sets it"),
     ("for ((X=0; X<3; X++)); do show $X; done", "$X", "$X is calculated when the script runs"),
@@ -189,7 +189,7 @@ def test_words_that_only_some_branches_add_have_unknown_values():
     assert [(written(field.text), known(field.text) is not None) for field in fields[1:]] == [
         ("a=1", True), ("b=2", True), ("b=3", False), ("c=4", True), ("d=5", False), ("${#L[@]}", False),
     ]  # fmt: skip
-    assert reason(fields[3].text) == "the condition in line 2 is not known"
+    assert reason(fields[3].text) == "the condition in line 2 cannot be evaluated"
 
 
 def test_words_added_in_a_loop():
@@ -217,14 +217,14 @@ SYNTAX = [
     ("case a in b; esac", 11, "a pattern of 'case' has no ')' after it"),
     ("{ a; ", 0, "'{' has no '}'"),
     ("(a; ", 0, "'(' has no ')'"),
-    ("a; fi", 3, "'fi' closes nothing that is open"),
-    ("a )", 2, "')' closes nothing that is open"),
+    ("a; fi", 3, "'fi' does not close anything"),
+    ("a )", 2, "')' does not close anything"),
     ("[[ a == b; a", 2, "'[[' has no ']]'"),
     ("show a(b)", 6, "a bracket is not allowed here"),
-    ("cat <<EOF\na\n", 4, "the text that begins here has no line 'EOF' at its end"),
+    ("cat <<EOF\na\n", 4, "the text announced here does not end with a line 'EOF'"),
     ("$(( " * 30, 0, "the bracket that opens here is never closed"),
-    ("${A:-" * 30, 130, "it is nested deeper than 25 levels"),
-    ("{ " * 30, 51, "it is nested deeper than 25 levels"),
+    ("${A:-" * 30, 130, "the script is nested deeper than 25 levels"),
+    ("{ " * 30, 51, "the script is nested deeper than 25 levels"),
 ]  # fmt: skip
 
 
@@ -247,11 +247,11 @@ def test_reading_goes_on_behind_a_mistake():
         ("A=xx\n" + "A=$A$A\n" * 1000, None),
         ("A=$X\n" + "A=$A$A\n" * 1000, None),
         ("L=(a)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 20, None),
-        ("L=(a)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 1000, "it expands to more than a launch script ever does"),
-        ("A=" + "x" * 90_000 + "\n" + "show $A\n" * 50, "it expands to more than a launch script ever does"),
-        ("for a in b; do " * 20 + "c; " + "done; " * 20, "it expands to more than a launch script ever does"),
-        ("".join(f"f{i}() {{ f{i + 1}; f{i + 1}; }}\n" for i in range(25)) + "f0", "it expands to more than a launch script ever does"),
-        ("".join(f"f{i}() {{ f{i + 1}; }}\n" for i in range(99)) + "f0", "commands are nested, or functions call each other, too deeply"),
+        ("L=(a)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 1000, "the script expands to too much text"),
+        ("A=" + "x" * 90_000 + "\n" + "show $A\n" * 50, "the script expands to too much text"),
+        ("for a in b; do " * 20 + "c; " + "done; " * 20, "the script expands to too much text"),
+        ("".join(f"f{i}() {{ f{i + 1}; f{i + 1}; }}\n" for i in range(25)) + "f0", "the script expands to too much text"),
+        ("".join(f"f{i}() {{ f{i + 1}; }}\n" for i in range(99)) + "f0", "commands or function calls are nested too deeply"),
         ("f() { f; f; }; f", None),
     ],
 )  # fmt: skip

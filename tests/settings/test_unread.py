@@ -1,4 +1,4 @@
-"""What looks like a setting in a script and was not read is reported, in one message."""
+"""Text in a script that looks like a setting but was not read is reported in one message."""
 
 from __future__ import annotations
 

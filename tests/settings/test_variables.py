@@ -1,4 +1,4 @@
-"""Variables that a caller gives, devices that a script asks for, and what conditions leave open."""
+"""Variables given by a caller, devices that a script detects, and undetermined conditions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ON_NPUS = {"trainer.n_gpus_per_node": 16, "a.tp": 4, "a.size": 64, "data.seed": 
 @pytest.mark.parametrize(
     ("assignment", "message", "remedy"),
     [
-        (f"DEVICE=${{DEVICE:-{PROBE}}}", "DEVICE is taken as gpu", "--env DEVICE=npu"),
-        (f"DEVICE={PROBE}", "DEVICE is taken as gpu", "write it there"),
-        (f"export DEVICE={VERL_PROBE}", "DEVICE is taken as cuda", "write it there"),
+        (f"DEVICE=${{DEVICE:-{PROBE}}}", "DEVICE is assumed to be gpu", "add --env DEVICE=npu"),
+        (f"DEVICE={PROBE}", "DEVICE is assumed to be gpu", "write its value here"),
+        (f"export DEVICE={VERL_PROBE}", "DEVICE is assumed to be cuda", "write its value here"),
         (
             """DEVICE=$(python3 -c 'import torch; print("cuda" if torch.cuda.is_available() else "cpu")')""",
-            "DEVICE is taken as cuda",
-            "write it there",
+            "DEVICE is assumed to be cuda",
+            "write its value here",
         ),
     ],
 )
@@ -49,7 +49,7 @@ def test_a_device_in_the_condition_itself():
     found = read_script(f"set -x\n{BY_DEVICE}".replace("$DEVICE", PROBE), "run.sh")
     assert found.values == ON_GPUS
     assert [(problem.place.line, problem.message) for problem in found.problems] == [
-        (2, "the device is taken as gpu")
+        (2, "the device is assumed to be gpu")
     ]
 
 
@@ -67,7 +67,7 @@ def test_a_condition_that_looks_for_the_device(condition, on_gpus):
     found = read_script(f"nvidia-smi\nX=1\nif {condition}; then N=1; else N=2; fi\n{TRAIN} a.b=$N", "run.sh")
     assert found.values == {"a.b": 1 if on_gpus else 2}
     (problem,) = {problem.message: problem for problem in found.problems}.values()
-    assert (problem.place.line, problem.message) == (3, "the device is taken as a GPU")
+    assert (problem.place.line, problem.message) == (3, "the device is assumed to be a GPU")
 
 
 @pytest.mark.parametrize(("device", "values"), [("gpu", ON_GPUS), ("npu", ON_NPUS)])
@@ -81,7 +81,7 @@ def test_a_condition_is_one_message_whatever_depends_on_it():
     assert (found.values, set(found.unresolved)) == ({}, set(ON_NPUS))
     (problem,) = found.problems
     assert str(problem) == (
-        "run.sh:2:1: WARNING: 4 settings are not known, as the condition in line 2 depends on $DEVICE: "
+        "run.sh:2:1: WARNING: 4 settings are unknown because the condition in line 2 depends on $DEVICE: "
         "trainer.n_gpus_per_node, a.tp, a.size and 1 more; add --env DEVICE=… [verl.unresolved]"
     )
 
@@ -92,14 +92,14 @@ def test_a_condition_is_one_message_whatever_depends_on_it():
         ('[ "$A" = 1 ]', "depends on $A", "add --env A=…"),
         ('[[ "$A" -gt 1 ]] && [ "$B" = x ]', "depends on $A, $B", "add --env A=… --env B=…"),
         ('[ "$A" = 1 ] && { [ -n "$B" ] && X=1; true; }', "depends on $A", "add --env A=…"),
-        ("[ -f model ]", "is not known", "write the value out"),
+        ("[ -f model ]", "cannot be evaluated", "write the value out"),
         ('[ "${A:-$(hostname)}" = x ]', "depends on $A", "add --env A=…"),
     ],
 )
 def test_a_condition_names_its_variables(condition, depends, remedy):
     found = read_script(f"N=1\nif {condition}; then N=2; fi\n{TRAIN} a.b=$N", "run.sh")
     (problem,) = found.problems
-    assert problem.message == f"the value of a.b is not known: the condition in line 2 {depends}"
+    assert problem.message == f"the value of a.b is unknown: the condition in line 2 {depends}"
     assert (problem.place, problem.remedy) == (Location("run.sh", 2, 1), remedy)
 
 
@@ -122,16 +122,16 @@ def test_variables_given_go_before_defaults_and_behind_what_the_script_sets():
 def test_settings_that_lack_the_same_variable_are_one_message():
     first, second = "a.b=1 c.d=$HOME/x c.e=$HOME/y", "f.g=$(hostname) f.h=${H:-$(date)} f.i=${I:-$(date)}"
     found = read_script(f"{TRAIN} {first} \\\n {second}", "run.sh")
-    unknown, command = "settings are not known, as", "the output of a command is not known"
+    unknown, command = "settings are unknown because", "the output of a command is unknown"
     assert [str(problem).replace(" [verl.unresolved]", "") for problem in found.problems] == [
-        f"run.sh:1:40: WARNING: 2 {unknown} $HOME is set nowhere in the script: c.d, c.e; add --env HOME=…",
-        f"run.sh:2:2: WARNING: the value of f.g is not known: {command}; write the value out",
+        f"run.sh:1:40: WARNING: 2 {unknown} the script does not set $HOME: c.d, c.e; add --env HOME=…",
+        f"run.sh:2:2: WARNING: the value of f.g is unknown: {command}; write the value out",
         f"run.sh:2:18: WARNING: 2 {unknown} {command}: f.h, f.i; add --env H=… --env I=…",
     ]
     still = found.problems_besides({"c.d", "f.g", "f.h"})
     assert [problem.message for problem in still] == [
-        "the value of c.e is not known: $HOME is set nowhere in the script",
-        f"the value of f.i is not known: {command}",
+        "the value of c.e is unknown: the script does not set $HOME",
+        f"the value of f.i is unknown: {command}",
     ]
     assert found.problems_besides(found.unresolved) == ()
 
@@ -139,7 +139,7 @@ def test_settings_that_lack_the_same_variable_are_one_message():
 def test_settings_that_are_set_twice_are_one_message():
     found = read_script(f"{TRAIN} a.b=1 a.c=1 a.d=1 a.d=2 \\\n a.b=2", "run.sh")
     assert [str(problem) for problem in found.problems] == [
-        "run.sh:1:52: WARNING: 2 settings are set twice, and the later value counts: a.d, a.b; keep one of the "
+        "run.sh:1:52: WARNING: 2 settings are set twice; the later values are used: a.d, a.b; keep one of the "
         "two [verl.duplicate_key]"
     ]
 
@@ -147,17 +147,21 @@ def test_settings_that_are_set_twice_are_one_message():
 @pytest.mark.parametrize(
     ("script", "place", "incomplete"),
     [
-        (f"source env.sh\n{TRAIN} a.b=1", "1:1", "env.sh: it is not read, and may set any variable"),
-        (f'. "$(dirname $0)"/env.sh\n{TRAIN} a.b=1', "1:1", "$(dirname $0)/env.sh: it is not read"),
-        (f'eval "$MORE"\n{TRAIN} a.b=1', "1:1", "eval $MORE: it is not read"),
-        (f"{TRAIN} a.b=1 $MORE", "1:40", "$MORE: $MORE is set nowhere in the script"),
+        (f"source env.sh\n{TRAIN} a.b=1", "1:1", "env.sh: it was not read, but may set any variable"),
+        (f'. "$(dirname $0)"/env.sh\n{TRAIN} a.b=1', "1:1", "$(dirname $0)/env.sh: it was not read"),
+        (f'eval "$MORE"\n{TRAIN} a.b=1', "1:1", "eval $MORE: it was not read"),
+        (f"{TRAIN} a.b=1 $MORE", "1:40", "$MORE: the script does not set $MORE"),
         (f'mapfile -t L < x\n{TRAIN} a.b=1 "${{L[@]}}"', "2:40", "$L: $L is set when the script runs"),
         (
             f'for X in a b; do L+=($X); done\n{TRAIN} a.b=1 "${{L[@]}}"',
             "1:1",
             "$L: the loop in line 1 sets it",
         ),
-        (f"{TRAIN} --config-name=$C a.b=1", "1:34", "the name of the configuration is not known: $C is set"),
+        (
+            f"{TRAIN} --config-name=$C a.b=1",
+            "1:34",
+            "the name of the configuration is unknown: the script does not set $C",
+        ),
         (
             f'if [ "$X" = 1 ]; then\n{TRAIN} a.b=1\nelse\n{TRAIN} a.b=2\nfi',
             "4:1",

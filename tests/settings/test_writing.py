@@ -1,4 +1,4 @@
-"""Settings as YAML and as overrides: what comes out says what went in."""
+"""Settings as YAML and as overrides load as the same settings."""
 
 from __future__ import annotations
 

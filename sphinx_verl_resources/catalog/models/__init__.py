@@ -1,4 +1,4 @@
 """The pydantic models of the data files; the JSON Schemas under ``data/schema`` come from them.
 
-They do without ``from __future__ import annotations``: pydantic would compile each annotation once more.
+They do not import ``annotations`` from ``__future__``: pydantic would then compile each annotation twice.
 """

@@ -1,6 +1,6 @@
-"""The memory analysis: assumptions, model shapes, optimisation steps, advice, and what was printed of it.
+"""The memory analysis: assumptions, model shapes, optimisation steps, advice and printed figures.
 
-What is recorded here are the inputs. The formulas are code, in ``analysis``.
+These are the inputs. The formulas are in the package ``analysis``.
 """
 
 import re
@@ -62,21 +62,21 @@ Number = Annotated[float, Field(gt=0, le=10**12)]
 class Assumptions(Record):
     """The assumptions behind every figure of the analysis."""
 
-    precision: Text = Field(description="Number format of the bytes below, for people.")
-    optimizer: Text = Field(description="Optimizer, for people.")
-    parameter_bytes: Bytes = Field(description="Bytes of one parameter; BF16 has 2.")
-    gradient_bytes: Bytes = Field(description="Bytes of one gradient.")
-    optimizer_bytes: Bytes = Field(description="Bytes of one moment of the optimizer.")
-    optimizer_moments: int = Field(ge=0, le=8, description="Moments per parameter; AdamW keeps 2.")
-    activation_bytes: Bytes = Field(description="Bytes of one activation.")
-    kv_cache_bytes: Bytes = Field(description="Bytes of one element of a cached key or value.")
+    precision: Text = Field(description="Number format, for display.")
+    optimizer: Text = Field(description="Optimizer, for display.")
+    parameter_bytes: Bytes = Field(description="Bytes per parameter; 2 for BF16.")
+    gradient_bytes: Bytes = Field(description="Bytes per gradient.")
+    optimizer_bytes: Bytes = Field(description="Bytes per optimizer moment.")
+    optimizer_moments: int = Field(ge=0, le=8, description="Optimizer moments per parameter; 2 for AdamW.")
+    activation_bytes: Bytes = Field(description="Bytes per activation.")
+    kv_cache_bytes: Bytes = Field(description="Bytes per element of the KV cache.")
     overhead_gb: float = Field(ge=0, le=1000, description="CUDA context and libraries, in GB per GPU.")
-    vocabulary_size: Count = Field(description="Entries of the vocabulary. No formula uses it.")
+    vocabulary_size: Count = Field(description="Vocabulary size. No formula uses it.")
     sequence_length: int = Field(ge=1, le=10**7, description="Tokens per sequence.")
-    batch_size: int = Field(ge=1, le=10**6, description="Sequences at a time.")
-    ffn_ratio: float = Field(gt=0, le=100, description="Feed-forward width over hidden size.")
-    gpus: int = Field(ge=1, le=MOST_GPUS, description="GPUs, where a model names no other number.")
-    memory_limit: float = Field(gt=0, le=1, description="Share of a GPU's memory to stay below.")
+    batch_size: int = Field(ge=1, le=10**6, description="Sequences per batch.")
+    ffn_ratio: float = Field(gt=0, le=100, description="Ratio of feed-forward width to hidden size.")
+    gpus: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs of models that set none.")
+    memory_limit: float = Field(gt=0, le=1, description="Highest advisable share of a GPU's memory.")
 
 
 def _all_optional(model: type[Record], name: str) -> type[Record]:
@@ -92,38 +92,38 @@ AssumptionsPart = _all_optional(Assumptions, "AssumptionsPart")
 
 
 class VerlState(Record):
-    """The state of verl that remarks and configuration keys were compared with."""
+    """The commit of verl that remarks and configuration keys were checked against."""
 
     ref: GitRef = Field(description="Commit of verl's repository.")
-    date: IsoDate = Field(description="Its day.")
+    date: IsoDate = Field(description="Date of the commit.")
 
 
 _SHAPE = ("parameters", "hidden_size", "layers")
 
 
 class Specification(NamedRecord):
-    """A model to analyse: by its own figures, or by an entry of architectures.yaml."""
+    """A model to analyse, given by its figures or by an entry of architectures.yaml."""
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["model"]}, {"required": list(_SHAPE)}]}
     )
 
-    name: ModelName = Field(description="What pages call it: a size class, for example.")
-    model: Checkpoint | None = optional("Checkpoint whose shape it takes from architectures.yaml.")
+    name: ModelName = Field(description="Name on pages, for example a size class.")
+    model: Checkpoint | None = optional("Hugging Face name of a model in architectures.yaml.")
     parameters: Count | None = optional("Number of parameters.")
     hidden_size: Count | None = optional("Width of the residual stream.")
-    layers: int | None = optional("Layers.", ge=1, le=10_000)
-    attention_heads: int | None = optional("Attention heads.", ge=1, le=10_000)
-    gpus: int | None = optional("GPUs to share the model; default: assumed.", ge=1, le=MOST_GPUS)
+    layers: int | None = optional("Number of layers.", ge=1, le=10_000)
+    attention_heads: int | None = optional("Number of attention heads.", ge=1, le=10_000)
+    gpus: int | None = optional("Number of GPUs; default: assumptions.gpus.", ge=1, le=MOST_GPUS)
 
     @model_validator(mode="after")
     def _one_source(self) -> "Specification":
         given = [name for name in (*_SHAPE, "attention_heads") if getattr(self, name) is not None]
         if self.model and given:
-            raise problem("wrong_value", f"either 'model', or {', '.join(_SHAPE)}; not both")
+            raise problem("wrong_value", f"give either 'model' or {', '.join(_SHAPE)}, not both")
         missing = [name for name in _SHAPE if name not in given]
         if not self.model and missing:
-            raise problem("missing_key", f"{', '.join(missing)} missing", "or name a checkpoint with 'model'")
+            raise problem("missing_key", f"{', '.join(missing)} missing", "add them, or set 'model'")
         return self
 
 
@@ -143,33 +143,33 @@ Divisor = Annotated[
 
 
 class Step(NamedRecord):
-    """An optimisation: what it makes smaller, and by how much."""
+    """An optimisation: the components it reduces, and by how much."""
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["divide_by"]}, {"required": ["multiply_by"]}]}
     )
 
-    name: Slug = Field(description="What ``:steps:`` calls it.")
-    label: Text = Field(description="What pages call it.")
-    components: Some[Component] = Field(description="The components it makes smaller.")
+    name: Slug = Field(description="Name for ``:steps:``.")
+    label: Text = Field(description="Name on pages.")
+    components: Some[Component] = Field(description="Components that it reduces.")
     divide_by: Divisor | None = optional("Divisor; gpus: the number of GPUs.")
-    multiply_by: float | None = optional("The share that remains.", gt=0, le=1)
-    text: Prose = Field(description="What it does, in a sentence.")
+    multiply_by: float | None = optional("Share that remains.", gt=0, le=1)
+    text: Prose = Field(description="Description, one sentence.")
 
     @model_validator(mode="after")
     def _one_effect(self) -> "Step":
         if (self.divide_by is None) == (self.multiply_by is None):
-            raise problem("wrong_value", "a step needs either 'divide_by' or 'multiply_by', and not both")
+            raise problem("wrong_value", "a step needs either 'divide_by' or 'multiply_by', not both")
         return self
 
 
 class Cause(NamedRecord):
-    """Why a printed figure is not what its formula gives."""
+    """A reason why a printed figure differs from its formula."""
 
     name: Annotated[str, StringConstraints(pattern=pattern(r"^[A-Z][A-Z0-9]{0,5}$", "a code such as K2"))] = (
         Field(description="Short code.")
     )
-    text: Prose = Field(description="What went wrong.")
+    text: Prose = Field(description="Explanation of the difference.")
 
 
 def _figure(figure: str, info: ValidationInfo) -> str:
@@ -185,48 +185,50 @@ Figure = Annotated[str, StringConstraints(pattern=_FIGURE, max_length=80), After
 
 
 class PrintedFigure(Record):
-    """A figure as it was printed."""
+    """A printed figure."""
 
     figure: Figure = Field(
-        description="Which: a component, total, hidden-size or ffn-dimension; after the name of a step and "
-        "a dot: a component, states or total after that step."
+        description="A component, total, hidden-size or ffn-dimension. For a figure after a step, the step's "
+        "name and a dot, then a component, states or total."
     )
-    value: Number = Field(description="As printed; in GB if it is a size.")
+    value: Number = Field(description="Printed value; sizes are in GB.")
     summary: bool = Field(False, description="The summary table repeats it.")
-    causes: tuple[CauseName, ...] = Field((), description="Codes of the causes in this figure itself.")
-    carried: tuple[CauseName, ...] = Field((), description="Codes of the causes from other figures.")
+    causes: tuple[CauseName, ...] = Field((), description="Codes of the causes in this figure.")
+    carried: tuple[CauseName, ...] = Field(
+        (), description="Codes of the causes inherited from other figures."
+    )
 
 
 class Printed(NamedRecord):
     """The printed figures of one model."""
 
-    name: Specified = Field(description="The specification that it is about.")
-    figures: tuple[PrintedFigure, ...] = Field(description="The figures.")
+    name: Specified = Field(description="Name of the specification.")
+    figures: tuple[PrintedFigure, ...] = Field(description="Printed figures.")
 
 
 class Claim(Record):
     """An entry of the requirement lists."""
 
-    level: Literal["minimum", "recommended", "optimal"] = Field(description="Which list.")
-    text: Text = Field(description="The entry as printed.")
+    level: Literal["minimum", "recommended", "optimal"] = Field(description="List of the entry.")
+    text: Text = Field(description="Entry as printed.")
     count: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs.")
-    gpus: Some[GpuName] = Field(description="The GPUs that it names, as in gpus.yaml.")
-    unknown: tuple[Text, ...] = Field((), description="GPUs that it names and nobody ever made.")
+    gpus: Some[GpuName] = Field(description="GPUs of the entry, by their names in gpus.yaml.")
+    unknown: tuple[Text, ...] = Field((), description="GPUs of the entry that do not exist.")
 
 
 class Requirement(NamedRecord):
     """The requirement lists of one model."""
 
-    name: Specified = Field(description="The specification that they are about.")
-    claims: tuple[Claim, ...] = Field(description="The entries.")
+    name: Specified = Field(description="Name of the specification.")
+    claims: tuple[Claim, ...] = Field(description="Entries of the lists.")
 
 
 class Configuration(NamedRecord):
     """Recommended settings for one model."""
 
-    name: Specified = Field(description="The specification that they are for.")
+    name: Specified = Field(description="Name of the specification.")
     settings: Mapping[SettingKey, SettingValue] = Field(
-        description="verl's dotted keys.", json_schema_extra={"additionalProperties": False}
+        description="Values by verl's dotted keys.", json_schema_extra={"additionalProperties": False}
     )
 
     @model_validator(mode="after")
@@ -234,7 +236,9 @@ class Configuration(NamedRecord):
         groups = {key[: end.start()] for key in self.settings for end in re.finditer(r"\.", key)}
         both = sorted(groups & self.settings.keys())
         if both:
-            raise problem("wrong_value", f"{both[0]!r} has a value and keys below it", "keep one of the two")
+            raise problem(
+                "wrong_value", f"{both[0]!r} has both a value and keys below it", "keep one of the two"
+            )
         return self
 
 
@@ -242,39 +246,41 @@ class Priority(NamedRecord):
     """The priority of a step."""
 
     name: Annotated[Slug, name_of("steps")] = Field(description="Name of the step.")
-    advice: Text = Field(description="How strongly it is advised.")
-    reason: Prose = Field(description="Why.")
-    keys: tuple[SettingKey, ...] = Field((), description="The keys of verl's configuration behind it.")
+    advice: Text = Field(description="Strength of the advice, for display.")
+    reason: Prose = Field(description="Reason for the advice.")
+    keys: tuple[SettingKey, ...] = Field(
+        (), description="Keys of verl's configuration that control the step."
+    )
 
 
 class TradeOff(NamedRecord):
     """The cost of saving memory."""
 
     name: Slug = Field(description="Short name.")
-    change: Text = Field(description="What is changed.")
-    gain: Text = Field(description="What becomes smaller.")
-    cost: Text = Field(description="What it costs.")
+    change: Text = Field(description="Change of the settings.")
+    gain: Text = Field(description="Memory that the change saves.")
+    cost: Text = Field(description="Cost of the change.")
 
 
 class Command(NamedRecord):
-    """A command that shows how much memory is used."""
+    """A command that shows memory use."""
 
     name: Slug = Field(description="Short name.")
-    command: ShellLine = Field(description="For a shell.")
-    purpose: Text = Field(description="The text above it.")
+    command: ShellLine = Field(description="Shell command.")
+    purpose: Text = Field(description="Text above the command.")
 
 
 class Metric(NamedRecord):
-    """Something to keep an eye on."""
+    """A metric to watch."""
 
     name: Slug = Field(description="Short name.")
-    label: Text = Field(description="What pages call it.")
-    text: Prose = Field(description="What to look for.")
+    label: Text = Field(description="Name on pages.")
+    text: Prose = Field(description="Advice on reading the metric.")
     limited: bool = Field(False, description="It should stay below ``assumptions.memory_limit``.")
 
 
 class Source(Record):
-    """A place in verl's repository at the commit of ``verl.ref``, or an address elsewhere."""
+    """A file in verl's repository at the commit ``verl.ref``, or any other address."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -285,45 +291,45 @@ class Source(Record):
 
     path: RepoPath | None = optional("File in verl's repository.")
     lines: Lines | None = optional('Line, or first and last line, in quotes: "40-45".')
-    url: Url | None = optional("Address of anything else.")
-    text: Text | None = optional("What the link to it shows.")
+    url: Url | None = optional("Address of any other source.")
+    text: Text | None = optional("Link text of the address.")
 
     @model_validator(mode="after")
     def _one_place(self) -> "Source":
         if (self.path is None) == (self.url is None):
-            raise problem("wrong_value", "a source needs either 'path' or 'url', and not both")
+            raise problem("wrong_value", "a source needs either 'path' or 'url', not both")
         if (self.url is None) != (self.text is None) or (self.lines and not self.path):
-            raise problem("missing_key", "'text' goes with 'url', and 'lines' with 'path'")
+            raise problem("missing_key", "'url' and 'text' need each other, and 'lines' needs 'path'")
         return self
 
 
 class Remark(NamedRecord):
-    """A remark on where verl works differently from the analysis."""
+    """A difference between verl and the analysis."""
 
     name: Slug = Field(description="Short name.")
     about: Some[Annotated[Text, name_of("subjects")]] = Field(
-        description="What it contradicts: components, total, assumptions, requirements, names of steps, "
+        description="Subjects of the remark: components, total, assumptions, requirements, names of steps, "
         "trade-offs, commands or metrics, keys of the configuration."
     )
-    text: Prose = Field(description="What verl does instead.")
-    sources: Some[Source] = Field(description="Where that can be checked.")
+    text: Prose = Field(description="Actual behaviour of verl.")
+    sources: Some[Source] = Field(description="Evidence for the remark.")
 
 
 class AnalysisFile(Record):
-    """The file ``analysis.yaml``; of several, each adds to those before it and overrides them by name."""
+    """The file ``analysis.yaml``. A later file extends earlier ones and overrides their entries by name."""
 
     assumptions: AssumptionsPart | None = optional(  # type: ignore[valid-type]
-        "What every figure assumes; one left out keeps its earlier value."
+        "Assumptions behind every figure; an unset one keeps its earlier value."
     )
-    specifications: tuple[Specification, ...] = Field((), description="The models.")
-    steps: tuple[Step, ...] = Field((), description="The optimisations, in the order of their use.")
-    causes: tuple[Cause, ...] = Field((), description="Why printed figures differ.")
-    printed: tuple[Printed, ...] = Field((), description="The figures that were printed.")
-    requirements: tuple[Requirement, ...] = Field((), description="The printed requirement lists.")
+    specifications: tuple[Specification, ...] = Field((), description="Models to analyse.")
+    steps: tuple[Step, ...] = Field((), description="Optimisations, in order of use.")
+    causes: tuple[Cause, ...] = Field((), description="Reasons why printed figures differ.")
+    printed: tuple[Printed, ...] = Field((), description="Printed figures.")
+    requirements: tuple[Requirement, ...] = Field((), description="Printed requirement lists.")
     configurations: tuple[Configuration, ...] = Field((), description="Recommended settings.")
-    priorities: tuple[Priority, ...] = Field((), description="Which step first.")
-    trade_offs: tuple[TradeOff, ...] = Field((), description="What saving memory costs.")
-    commands: tuple[Command, ...] = Field((), description="Commands that show memory.")
-    metrics: tuple[Metric, ...] = Field((), description="What to watch.")
-    remarks: tuple[Remark, ...] = Field((), description="Where verl works differently.")
-    verl: VerlState | None = optional("The state of verl that remarks compare with.")
+    priorities: tuple[Priority, ...] = Field((), description="Priorities of the steps.")
+    trade_offs: tuple[TradeOff, ...] = Field((), description="Costs of saving memory.")
+    commands: tuple[Command, ...] = Field((), description="Commands that show memory use.")
+    metrics: tuple[Metric, ...] = Field((), description="Metrics to watch.")
+    remarks: tuple[Remark, ...] = Field((), description="Differences between verl and the analysis.")
+    verl: VerlState | None = optional("Commit of verl that the remarks were checked against.")

@@ -1,4 +1,4 @@
-"""Strict, frozen records, and the types of text in their fields."""
+"""Strict, frozen records, and the text types of their fields."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _SEVERAL_LINES = re.compile(r"[\t\r\n]|\A\s|\s\Z")
 
 
 class Record(BaseModel):
-    """A frozen record that takes no unknown key and converts nothing silently."""
+    """A frozen record that rejects unknown keys and converts no types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
@@ -39,7 +39,7 @@ class Record(BaseModel):
 class NamedRecord(Record):
     """An entry of a registry.
 
-    ``name_fields`` are the fields that hold the names it is looked up by, each a text or a list of texts.
+    ``name_fields`` lists the fields with the names to look it up by, each a string or a list of strings.
     """
 
     name_fields: ClassVar[tuple[str, ...]] = ("name",)
@@ -48,7 +48,7 @@ class NamedRecord(Record):
 
     @property
     def lookup_names(self) -> tuple[str, ...]:
-        """Every name that leads to this entry."""
+        """All names of this entry."""
         values = (getattr(self, field) for field in self.name_fields)
         return tuple(name for value in values for name in ((value,) if isinstance(value, str) else value))
 
@@ -62,7 +62,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def strings_in(annotation: Any) -> Iterator[str]:
-    """Yield the texts that an annotation with a ``Literal`` accepts."""
+    """Yield the strings that an annotation with a ``Literal`` accepts."""
     for argument in get_args(annotation):
         if isinstance(argument, str):
             yield argument
@@ -71,22 +71,22 @@ def strings_in(annotation: Any) -> Iterator[str]:
 
 
 def optional(description: str, **limits: Any) -> Any:
-    """Return a field that may be left out: it is None then."""
+    """Return an optional field; its default is None."""
     return Field(None, description=description, **limits)
 
 
 def problem(code: str, message: str, remedy: str = "") -> PydanticCustomError:
-    """Return an error of validation whose type is the name of a diagnostic code."""
-    # The message goes through a placeholder, so that braces in a user's text are not read as one.
+    """Return a validation error whose type is the name of a diagnostic code."""
+    # With the message in a placeholder, braces in a user's text stay as they are.
     return PydanticCustomError(code, "{message}", {"message": message, "hint": remedy})
 
 
-#: The meaning of each pattern, for people; JSON Schemas have the pattern itself.
+#: A readable description of each pattern; JSON Schemas have the pattern itself.
 FORMS: dict[str, str] = {}
 
 
 def pattern(expression: str, meaning: str) -> str:
-    """Note what a pattern means and return it."""
+    """Register the description of a pattern, and return the pattern."""
     FORMS[expression] = meaning
     return expression
 
@@ -96,7 +96,7 @@ SLUG = pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "lower-case letters and digits with 
 
 
 def slug(text: str) -> str:
-    """Return the id nearest to a text; empty where no character of it is allowed in an id."""
+    """Turn a text into an id; empty if an id can contain none of its characters."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
@@ -112,14 +112,14 @@ def _some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 Item = TypeVar("Item")
-#: A list that has at least one item, and none twice.
+#: A non-empty list without duplicates.
 Some = Annotated[tuple[Item, ...], AfterValidator(_some_distinct), Field(json_schema_extra={"minItems": 1})]
 
 
 def check_name(
     name: str, known: Any, what: str = "name", code: str = "unknown_value", remedy: str = ""
 ) -> str:
-    """Reject a name that is not among those ``known``: texts, or a registry."""
+    """Reject a name that is not in ``known``, which is a collection of strings or a registry."""
     if name in known:
         return name
     names = getattr(known, "names", known)
@@ -128,7 +128,7 @@ def check_name(
 
 
 def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: str = "") -> AfterValidator:
-    """Return a check that the context of a validation knows a name; without a context, any name will do."""
+    """Return a validator for names in the validation context; without a context it accepts any name."""
 
     def check(name: str, info: ValidationInfo) -> str:
         return check_name(name, info.context[kind], what, code, remedy) if info.context else name
@@ -139,7 +139,7 @@ def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: 
 def no_todo(text: str) -> str:
     """Reject leftover TODOs."""
     if _TODO.match(text):
-        raise problem("todo", "TODO is still to be filled in", "fill it in, or remove the key")
+        raise problem("todo", "the value is still TODO", "fill it in, or remove the key")
     return text
 
 
@@ -147,16 +147,16 @@ def no_email(text: str) -> str:
     """Reject a text with an e-mail address."""
     if _EMAIL.search(text):
         raise problem(
-            "email_address", "e-mail addresses are not published", "name the person and link a profile"
+            "email_address", "e-mail addresses are not allowed", "give a name, and link a public profile"
         )
     return text
 
 
-@lru_cache(maxsize=10_000)  # runs have most of their words in common
+@lru_cache(maxsize=10_000)  # runs share most of their words
 def one_line(text: str) -> str:
-    """Reject a text of several lines, and an e-mail address."""
+    """Reject a text of several lines, or with an e-mail address."""
     if _SEVERAL_LINES.search(text):
-        raise problem("wrong_value", "expected one line without tabs in it and without spaces around it")
+        raise problem("wrong_value", "expected one line without tabs and without spaces around it")
     return no_todo(no_email(text))
 
 
@@ -164,20 +164,22 @@ def _url(text: str) -> str:
     no_todo(text)
     try:
         parts = urlsplit(text)
-        # The text itself is checked too: urlsplit removes blanks and control characters first.
+        # The text itself is checked too, because urlsplit removes blanks and control characters.
         usable = bool(parts.hostname) and re.match(r"https?://", text, re.IGNORECASE) is not None
     except ValueError:
         usable = False
     if not usable or re.search(r"[\s<>\"'`\\{}|^]", text):
         raise problem("bad_url", f"expected an address that begins with https://, got {text[:80]!r}")
     if "@" in text.split("/")[2]:
-        raise problem("bad_url", "an address must not carry a user name or password")
+        raise problem("bad_url", "an address must not contain a user name or password")
     return text
 
 
 def _repo_path(text: str) -> str:
     if text.startswith("/") or "\\" in text or any(part in {"", ".", ".."} for part in text.split("/")):
-        raise problem("wrong_value", f"expected a path from the top of verl's repository, got {text[:80]!r}")
+        raise problem(
+            "wrong_value", f"expected a path relative to the root of verl's repository, got {text[:80]!r}"
+        )
     return one_line(text)
 
 
@@ -189,7 +191,7 @@ def _iso_date(value: Any) -> Any:
             raise ValueError
         return date.fromisoformat(value)
     except ValueError:
-        raise problem("wrong_value", f"expected a date as 2025-06-12, got {value[:40]!r}") from None
+        raise problem("wrong_value", f"expected a date such as 2025-06-12, got {value[:40]!r}") from None
 
 
 #: A short, single-line text.
@@ -198,9 +200,9 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterVali
 GpuName = Annotated[Text, name_of("gpus", "GPU", "unknown_gpu", "add it to gpus.yaml")]
 #: The name of an entry of architectures.yaml.
 Checkpoint = Annotated[
-    Text, name_of("architectures", "checkpoint", "unknown_model", "add it to architectures.yaml")
+    Text, name_of("architectures", "model", "unknown_model", "add it to architectures.yaml")
 ]
-#: Sentences; may run over several lines. Always shown as text, never read as markup.
+#: Sentences, on one or more lines. Always shown as text, never parsed as markup.
 Prose = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(no_email)]
 #: An http(s) address.
 Url = Annotated[
@@ -209,7 +211,7 @@ Url = Annotated[
     AfterValidator(_url),
     WithJsonSchema({"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": 2000}),
 ]
-#: A path inside verl's repository, with forward slashes.
+#: A path in verl's repository, with forward slashes.
 RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_repo_path)]
 #: A commit, tag or branch of verl's repository.
 GitRef = Annotated[

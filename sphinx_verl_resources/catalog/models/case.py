@@ -1,6 +1,6 @@
-"""A case: a sourced observation of the memory of a training run, that estimates are tested on.
+"""A case: a public observation of a training run's memory that the estimator is tested on.
 
-The same records describe runs that are only to be estimated, without an observation.
+The same records describe runs to estimate, without an observation.
 """
 
 import re
@@ -22,8 +22,8 @@ from ..yaml_data import dotted_leaves
 from .base import Record, Text, Url, optional, problem
 from .run import SettingValue
 
-#: Sentences of a source or about it. Unlike ``Prose`` they may hold what looks like an e-mail address: a
-#: place such as ``owner/repository@v1.2:path`` does, and is no reason to leave a case out.
+#: Sentences from a source or about it. Unlike ``Prose``, they may contain something like an e-mail address:
+#: places such as ``owner/repository@v1.2:path`` look like one.
 Words = Annotated[str, StringConstraints(min_length=1, max_length=4000)]
 
 Outcome = Literal["measured", "fits", "oom"]
@@ -39,7 +39,7 @@ CounterKind = Literal[
 
 
 def counter_kind(counter: str) -> CounterKind:
-    """Return what a counter counts, from its description; ``unstated`` where that does not tell.
+    """Classify a counter by its description; ``unstated`` if that is unclear.
 
     >>> counter_kind("torch-max-allocated"), counter_kind("nvidia-smi"), counter_kind("Peak VRAM")
     ('torch-allocated', 'device', 'unstated')
@@ -68,7 +68,7 @@ def _flat(settings: Any) -> Any:
         if key in flat:
             raise problem(
                 "duplicate_key",
-                f"duplicate key {key[:200]!r}, with dots and nested",
+                f"duplicate key {key[:200]!r}, dotted and nested",
                 "keep one of the two",
             )
         flat[key] = value
@@ -96,17 +96,17 @@ class Source(Record):
     """The source of the observation."""
 
     repo: Text | None = optional("Repository, as owner/name.")
-    path: Text | None = optional("File in it.")
+    path: Text | None = optional("File in the repository.")
     commit: Text | None = optional("Commit, tag or branch.")
     issue: int | None = optional("Issue or pull request, instead of a file.", ge=1, le=10_000_000)
-    url: Url | None = optional("Address of a source that is in no repository of GitHub.")
-    where: Words | None = optional("Place in the file or issue; without a repository, the whole source.")
+    url: Url | None = optional("Address of a source outside GitHub's repositories.")
+    where: Words | None = optional("Place in the file or issue; without a repository, the source in words.")
 
     @property
     def address(self) -> str | None:
-        """The address as given, of the issue, or of the file; None where the source has none of them.
+        """The address as given, of the issue, or of the file; None if the source has none of them.
 
-        Without a commit it is the file on the main branch.
+        Without a commit, it is the address of the file on the default branch.
         """
         if self.url or not re.fullmatch(r"[\w.-]+/[\w.-]+", self.repo or ""):
             return self.url
@@ -118,17 +118,17 @@ class Source(Record):
 
 
 class CaseGpus(Record):
-    """The GPUs of the run, as far as they are known."""
+    """The GPUs of the run, as far as known."""
 
     count: int | None = optional("Number of GPUs, over all nodes.", ge=1, le=MOST_GPUS)
     type: Text | None = optional(
-        "Name or alias of an entry of gpus.yaml, or what the source says instead.",
+        "Name or alias in gpus.yaml, or the source's own words.",
         examples=["H100", "H800", "A100", "H20"],
     )
-    nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=MOST_GPUS)
-    memory_gb: float | None = optional("GB per GPU, as the product is sold.", gt=0, le=10_000)
-    memory_note: Words | None = optional("How the memory is known, where not from the type.")
-    note: Words | None = optional("What else to know about the GPUs.")
+    nodes: int | None = optional("Number of nodes.", ge=1, le=MOST_GPUS)
+    memory_gb: float | None = optional("Nominal memory per GPU, in GB.", gt=0, le=10_000)
+    memory_note: Words | None = optional("Source of the memory figure, if not the type.")
+    note: Words | None = optional("Remark on the GPUs.")
 
 
 class Lora(Record):
@@ -139,7 +139,7 @@ class Lora(Record):
         tuple[Text, ...],
         BeforeValidator(_some),
         WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]}),
-    ] = Field((), description="Modules that carry them, or all-linear.")
+    ] = Field((), description="Modules with adapters, or all-linear.")
 
 
 class Sharding(Record):
@@ -152,21 +152,23 @@ class Training(Record):
     """A plain training run, without reinforcement learning."""
 
     method: Text | None = optional("full or lora.")
-    lora: Lora | None = optional("The adapters, where there are any.")
-    parameter_dtype: Text | None = optional("What the parameters are kept in, such as bfloat16.")
-    autocast: bool | None = optional("Whether the compute runs under autocast.")
-    compute_dtype: Text | None = optional("What the compute runs in.")
+    lora: Lora | None = optional("Adapters.")
+    parameter_dtype: Text | None = optional("Data type of the parameters, such as bfloat16.")
+    autocast: bool | None = optional("The compute runs under autocast.")
+    compute_dtype: Text | None = optional("Data type of the compute.")
     optimizer: Text | None = optional("Optimizer and variant, such as adamw-foreach.")
-    sharding: Sharding | None = optional("How the states are spread over the GPUs.")
-    micro_batch_per_gpu: int | None = optional("Sequences in one pass of a GPU.", ge=1, le=100_000_000)
-    sequence_length: int | None = optional("Tokens of a sequence.", ge=1, le=100_000_000)
-    packed: bool | None = optional("Whether every sequence is filled to its length.")
-    recompute: Text | None = optional("full: the backward pass computes each layer again. none: nothing.")
-    loss: Text | None = optional(
-        "torch: upcast copies of the logits. fused: cross-entropy in one kernel. liger: fused "
-        "with the output layer, so that no logits exist. chunked: over parts of the sequence."
+    sharding: Sharding | None = optional("Sharding of the states over the GPUs.")
+    micro_batch_per_gpu: int | None = optional("Sequences per micro-batch on one GPU.", ge=1, le=100_000_000)
+    sequence_length: int | None = optional("Tokens per sequence.", ge=1, le=100_000_000)
+    packed: bool | None = optional("Every sequence is filled to sequence_length.")
+    recompute: Text | None = optional(
+        "full: the backward pass recomputes each layer. none: no recomputation."
     )
-    kernels: Text | None = optional("Kernels that replace those of PyTorch, or its compiler.")
+    loss: Text | None = optional(
+        "torch: upcast copies of the logits. fused: cross-entropy in one kernel. liger: fused with the "
+        "output layer, without logits in memory. chunked: cross-entropy over parts of the sequence."
+    )
+    kernels: Text | None = optional("Kernels that replace PyTorch's, or PyTorch's compiler.")
 
 
 class ObservedTokens(Record):
@@ -178,29 +180,29 @@ class ObservedTokens(Record):
     response_length_mean: float | None = optional("Mean length of a response.", gt=0, le=1e12)
     response_length_min: float | None = optional("Shortest response.", ge=0, le=1e12)
     response_length_max: float | None = optional("Longest response.", gt=0, le=1e12)
-    global_seqlen_mean: float | None = optional("Mean over the data-parallel ranks.", gt=0, le=1e12)
-    global_seqlen_min: float | None = optional("Of the rank with the fewest.", ge=0, le=1e12)
-    global_seqlen_max: float | None = optional("Of the rank with the most.", gt=0, le=1e12)
-    total_num_tokens: float | None = optional("Of all ranks.", gt=0, le=1e12)
+    global_seqlen_mean: float | None = optional("Mean tokens of a data-parallel rank.", gt=0, le=1e12)
+    global_seqlen_min: float | None = optional("Tokens of the rank with the fewest.", ge=0, le=1e12)
+    global_seqlen_max: float | None = optional("Tokens of the rank with the most.", gt=0, le=1e12)
+    total_num_tokens: float | None = optional("Tokens of all ranks.", gt=0, le=1e12)
 
 
 class CaseMeasured(Record):
     """The measured figures; per GPU unless the name says otherwise."""
 
     gib: float | None = optional("Peak GPU memory in GiB (2^30 bytes).", gt=0, le=1e5)
-    counter: Words | None = optional("What counted it, in the words of the source.")
+    counter: Words | None = optional("Counter of the peak, in the words of the source.")
     counter_kind: CounterKind = Field(
         "unstated",
-        description="torch-allocated: peak of torch's allocated bytes in the training process. "
-        "torch-allocated-with-pool: the same, with the pool of a sleeping engine in that process. "
-        "torch-reserved: torch's reserved bytes. torch-static: allocated before the first training step. "
-        "device: bytes in use on the GPU. unstated: none of these is known. Default: what the text of "
-        "counter says.",
+        description="``torch-allocated``: peak of torch's allocated bytes in the training process. "
+        "``torch-allocated-with-pool``: the same, with the pool of a sleeping engine in that process. "
+        "``torch-reserved``: torch's reserved bytes. ``torch-static``: bytes allocated before the first "
+        "training step. ``device``: bytes in use on the GPU. ``unstated``: unknown. Default: derived from "
+        "the text of counter.",
     )
     reserved_gib: float | None = optional("Peak of torch's reserved bytes in GiB.", gt=0, le=1e5)
-    steady_gib: float | None = optional("Allocated between two steps, in GiB.", gt=0, le=1e5)
-    nvidia_smi_mib: float | None = optional("In use on the GPU, in MiB (2^20 bytes).", gt=0, le=1e8)
-    host_ram_gib: float | None = optional("Host memory of a node in use, in GiB.", gt=0, le=1e6)
+    steady_gib: float | None = optional("Allocated bytes between two steps, in GiB.", gt=0, le=1e5)
+    nvidia_smi_mib: float | None = optional("Memory in use on the GPU, in MiB (2^20 bytes).", gt=0, le=1e8)
+    host_ram_gib: float | None = optional("Host memory in use per node, in GiB.", gt=0, le=1e6)
 
     @model_validator(mode="before")
     @classmethod
@@ -212,7 +214,7 @@ class CaseMeasured(Record):
 
 
 class Case(Record):
-    """One observation, or one run to be estimated."""
+    """An observation, or a run to estimate."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": ["config"]}, {"required": ["training"]}]}
@@ -220,20 +222,20 @@ class Case(Record):
 
     id: Text = Field(description="Unique name.")
     source: Annotated[Source | None, BeforeValidator(_source)] = optional(
-        "The source: keys and values, or one line.", json_schema_extra=_or_text
+        "Source: keys and values, or one line.", json_schema_extra=_or_text
     )
-    framework: Text | None = optional("verl, a fork of it, or the trainer of a plain run.")
+    framework: Text | None = optional("verl, a fork of verl, or the trainer of a plain run.")
     version: Text | None = optional("Release, commit or version of the engine, as far as known.")
     task: Text | None = optional("Algorithm and variant, for example grpo-lora.")
     model: Text = Field(
-        description="Checkpoint: a name of an entry of architectures.yaml.",
+        description="Hugging Face name of the model, as in architectures.yaml.",
         examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
     )
-    train: Text | None = optional("Training backend, where the source names it.")
-    infer: Text | None = optional("Rollout engine, where the source names it.")
+    train: Text | None = optional("Training backend, if the source gives it.")
+    infer: Text | None = optional("Rollout engine, if the source gives it.")
     gpus: CaseGpus = Field(
         default_factory=CaseGpus,
-        description="The GPUs of the run.",
+        description="GPUs of the run.",
         examples=[{"count": 8, "type": "H100", "memory_gb": 80}],
     )
     config: Annotated[
@@ -241,43 +243,43 @@ class Case(Record):
         BeforeValidator(_flat),
         WithJsonSchema({"type": "object"}),
     ] = optional(
-        "verl's dotted configuration keys, as far as the source states them; nested keys are "
-        "taken too. A key that is absent has its default."
+        "Values of verl's dotted configuration keys, as far as the source gives them; nested keys are "
+        "allowed too. Unset keys have verl's defaults."
     )
-    training: Training | None = optional("What determines memory in a plain training run, instead of config.")
-    observed_tokens: ObservedTokens | None = optional("What the run really processed in the logged step.")
+    training: Training | None = optional("Settings of a plain training run, instead of config.")
+    observed_tokens: ObservedTokens | None = optional("Tokens that the run processed in the logged step.")
     outcome: Outcome | None = optional(
-        "measured: a figure is given. fits: it ran, no figure. oom: it ran out of GPU memory. "
-        "Absent: to be estimated only."
+        "measured: the run has a figure. fits: it ran, without a figure. oom: it ran out of GPU memory. "
+        "Unset: the run is only to be estimated."
     )
-    phase: Words | None = optional("The phase of the peak or of the error, if the source names it.")
-    oom_message: Words | None = optional("The numbers of the error.")
-    measured: CaseMeasured | None = optional("What was counted.")
-    confidence: Text | None = optional("How certain the settings are, not the figure: high, medium or low.")
-    note: Words | None = optional("What to know before comparing.")
+    phase: Words | None = optional("Phase of the peak or of the error, if the source gives it.")
+    oom_message: Words | None = optional("Numbers of the out-of-memory error.")
+    measured: CaseMeasured | None = optional("Measured figures.")
+    confidence: Text | None = optional("Certainty of the settings, not of the figure: high, medium or low.")
+    note: Words | None = optional("Remark on the comparison with estimates.")
     contested: Words | None = optional(
-        "The source that contradicts the observation, which then is not scored."
+        "Source that contradicts the observation; a contested case is not scored."
     )
-    not_scored: Words | None = optional("Why no estimate can be compared with the uncontested observation.")
-    boundary: Text | None = optional("The search for the largest batch that the case is a step of.")
+    not_scored: Words | None = optional("Reason why an uncontested case is not scored.")
+    boundary: Text | None = optional("Name of the search for the largest batch that the case belongs to.")
 
     @model_validator(mode="after")
     def _has_settings(self) -> "Case":
         if self.config is None and self.training is None:
             raise problem(
                 "missing_key",
-                "the case says nothing that determines memory",
-                "add 'config' with keys of verl, or 'training' for a plain training run",
+                "the case has no settings that determine memory",
+                "add 'config' with keys of verl's configuration, or 'training' for a plain training run",
             )
         return self
 
     @property
     def is_scored(self) -> bool:
-        """True where an estimate is compared with the observation."""
+        """True if an estimate is compared with the observation."""
         return self.outcome is not None and self.contested is None and self.not_scored is None
 
 
 class CaseFile(RootModel[tuple[Case, ...]]):
-    """A file of cases: a list."""
+    """A file with a list of cases."""
 
     model_config = ConfigDict(frozen=True, strict=True, defer_build=True)

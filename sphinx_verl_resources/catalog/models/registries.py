@@ -1,4 +1,4 @@
-"""The entries of the registries beside the architectures: GPUs, keys of verl, accuracy, exceptions."""
+"""The entries of the other registries: GPUs, keys of verl's configuration, accuracy, exceptions."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -11,10 +11,10 @@ from .base import IsoDate, NamedRecord, Prose, Record, Some, Text, no_todo, opti
 
 
 class OtherReading(Record):
-    """Another total seen for the same GPU."""
+    """Another memory total seen for the same GPU."""
 
-    memory_mib: int = Field(ge=1, le=100_000_000, description="Total in MiB (2^20 bytes).")
-    note: Prose | None = optional("Where or when it was seen.")
+    memory_mib: int = Field(ge=1, le=100_000_000, description="Memory total in MiB (2^20 bytes).")
+    note: Prose | None = optional("Source or date of the reading.")
 
 
 class Gpu(NamedRecord):
@@ -22,132 +22,142 @@ class Gpu(NamedRecord):
 
     name_fields = ("name", "aliases")
 
-    name: Text = Field(description="The name that pages show.")
+    name: Text = Field(description="Name on pages.")
     vendor: Literal["nvidia", "amd", "huawei", "intel"] = Field(description="Maker of the GPU.")
-    memory_gb: int = Field(ge=1, le=100_000, description="The figure the product is sold by.")
-    memory_mib: int = Field(ge=1, le=100_000_000, description="MiB (2^20 bytes) as the driver reports it.")
-    kind: Literal["reading", "derived", "nominal"] = Field(
-        description="reading: seen in a driver's output. derived: taken from a GPU with the same memory. "
-        "nominal: the product's figure, no reading known."
+    memory_gb: int = Field(ge=1, le=100_000, description="Nominal memory of the product, in GB.")
+    memory_mib: int = Field(
+        ge=1, le=100_000_000, description="Memory in MiB (2^20 bytes), as the driver reports it."
     )
-    cuda_total_gib: float | None = optional("GiB (2^30 bytes) that CUDA offers a process.", gt=0, le=100_000)
-    aliases: tuple[Text, ...] = Field((), description="Other spellings; case, spaces, hyphens do not matter.")
-    other_readings: tuple[OtherReading, ...] = Field((), description="Other totals seen for the same GPU.")
-    note: Prose | None = optional("What a reader should know about these figures.")
+    kind: Literal["reading", "derived", "nominal"] = Field(
+        description="reading: from a driver's output. derived: from a GPU with the same memory. nominal: the "
+        "product's figure, without a reading."
+    )
+    cuda_total_gib: float | None = optional(
+        "Memory that CUDA offers a process, in GiB (2^30 bytes).", gt=0, le=100_000
+    )
+    aliases: tuple[Text, ...] = Field(
+        (), description="Other spellings; case, spaces and hyphens are ignored."
+    )
+    other_readings: tuple[OtherReading, ...] = Field(
+        (), description="Other memory totals seen for the same GPU."
+    )
+    note: Prose | None = optional("Remark on the figures.")
 
 
 class GpuFile(Record):
     """The file ``gpus.yaml``."""
 
-    gpus: tuple[Gpu, ...] = Field(description="The GPUs; a later one replaces one of the same name.")
+    gpus: tuple[Gpu, ...] = Field(description="GPUs; a later one replaces an earlier one of the same name.")
 
 
 Phase = Literal[
     "rollout", "weight-sync", "old-log-prob", "ref-log-prob", "update", "optimizer-step", "checkpoint"
 ]
 KeyType = Literal["bool", "int", "float", "str", "list", "dict", "str or list"]
-#: A default: whatever YAML can say.
+#: A default: any YAML value.
 Default = Annotated[Any, WithJsonSchema({})]
 
 
 class DefaultChange(Record):
-    """A default that is in force from one release on."""
+    """A default since a release."""
 
-    since: Text = Field(description="Release, or the month of the first page rows.")
-    default: Default = Field(description="The default from then on.")
+    since: Text = Field(description="Release, or month of the first rows on verl's page.")
+    default: Default = Field(description="Default from then on.")
 
 
 class Variant(Record):
-    """The same key where another training backend reads it."""
+    """The same key for another training backend."""
 
-    backend: Text = Field(description="The backend.")
+    backend: Text = Field(description="Training backend.")
     type: KeyType = Field(description="Type of the value.")
     default: Default = Field(description="Default.")
     phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change.")
-    effect: Prose = Field(description="What the key does to memory.")
-    host_memory: bool = Field(False, description="It costs or saves host memory.")
-    since: Text | None = optional("First release that has it.")
+    effect: Prose = Field(description="Effect of the key on memory.")
+    host_memory: bool = Field(False, description="The key costs or saves host memory.")
+    since: Text | None = optional("First release with the key.")
 
 
 class ConfigKey(NamedRecord):
-    """One key."""
+    """A key of verl's configuration."""
 
-    name: Text = Field(description="The dotted key.")
+    name: Text = Field(description="Dotted name of the key.")
     group: Literal["scale", "model", "actor", "fsdp", "megatron", "ref", "rollout", "critic"] = Field(
-        description="What it belongs to."
+        description="Part of the configuration that the key belongs to."
     )
     type: KeyType = Field(description="Type of the value.")
     default: Default = Field(description="Default in the composed configuration.")
     in_yaml: bool = Field(
-        True, description="false: only a dataclass has it; set it with a plus before the key."
+        True, description="false: only a dataclass has the key; set it with a plus before the key."
     )
-    dataclass_default: Default = optional("Default of the dataclass, where that differs.")
+    dataclass_default: Default = optional("Default of the dataclass, if it differs.")
     phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change; may be none.")
-    effect: Prose = Field(description="What the key does to memory.")
-    backends: tuple[Text, ...] = Field((), description="Training backends that read it; none named: all.")
-    host_memory: bool = Field(False, description="It costs or saves host memory.")
+    effect: Prose = Field(description="Effect of the key on memory.")
+    backends: tuple[Text, ...] = Field((), description="Training backends that read the key; empty: all.")
+    host_memory: bool = Field(False, description="The key costs or saves host memory.")
     status: Literal["active", "deprecated", "moved", "no-op", "no-op with trainer.use_v1"] = Field(
         description="deprecated: still accepted. moved: an old name. no-op: accepted, without effect."
     )
-    moved_to: Text | None = optional("The name to use instead.")
-    moved_from: Text | None = optional("The name that it had before.")
-    since: Text | None = optional("First release that has it; absent: older than v0.4.0.")
-    note: Prose | None = optional("What else to know.")
+    moved_to: Text | None = optional("Name to use instead.")
+    moved_from: Text | None = optional("Former name.")
+    since: Text | None = optional("First release with the key; unset: older than v0.4.0.")
+    note: Prose | None = optional("Remark on the key.")
     default_changes: tuple[DefaultChange, ...] = Field((), description="Defaults over time, oldest first.")
     rows_ran_with: Mapping[str, Default] = Field(
-        default_factory=dict, description="Defaults when the published rows were measured, by commit."
+        default_factory=dict, description="Defaults of the published rows' runs, by commit."
     )
-    variants: tuple[Variant, ...] = Field((), description="Other meanings under other backends.")
+    variants: tuple[Variant, ...] = Field((), description="Variants for other training backends.")
 
 
 class ConfigKeyFile(Record):
     """The file ``config_keys.yaml``."""
 
     config_keys: tuple[ConfigKey, ...] = Field(
-        description="The keys; a later one replaces one of the same name."
+        description="Keys; a later one replaces an earlier one of the same name."
     )
 
 
 class AccuracyPart(Record):
-    """The cases of a group that are alike: by version of verl, what is trained, and the kind of model."""
+    """Similar cases of a group, by version of verl, adapters or all parameters, and kind of model."""
 
     today: bool = Field(description="verl v0.8.0 or later.")
     lora: bool = Field(description="Adapters are trained; false: all parameters.")
     experts: bool = Field(description="The model has experts; false: it is dense.")
-    cases: int = Field(ge=1, description="Cases with a measured value that is compared.")
-    mean_error: float = Field(ge=0, description="Mean of the absolute relative errors; 0.05 is 5 %.")
+    cases: int = Field(ge=1, description="Number of cases whose measured value is compared.")
+    mean_error: float = Field(ge=0, description="Mean absolute relative error; 0.05 is 5 %.")
 
 
 class Accuracy(NamedRecord):
-    """The errors of one group of cases, and the range that follows from them."""
+    """The errors of a group of cases, and the width of the range derived from them."""
 
-    name: Text = Field(description="The group of cases.")
-    cases: int = Field(ge=1, description="Cases with a measured value that is compared.")
-    mean_error: float = Field(ge=0, description="Mean of the absolute relative errors; 0.05 is 5 %.")
-    median_error: float = Field(ge=0, description="Their median.")
-    worst_error: float = Field(ge=0, description="The largest of them.")
+    name: Text = Field(description="Name of the group of cases.")
+    cases: int = Field(ge=1, description="Number of cases whose measured value is compared.")
+    mean_error: float = Field(ge=0, description="Mean absolute relative error; 0.05 is 5 %.")
+    median_error: float = Field(ge=0, description="Median absolute relative error.")
+    worst_error: float = Field(ge=0, description="Largest absolute relative error.")
     out_of_fold: float = Field(
-        ge=0, description="Mean error with what was fitted to cases fitted to those of other sources only."
+        ge=0, description="Mean error with constants that are fitted only to cases from other sources."
     )
     inside: float = Field(
-        ge=0, le=1, description="Share of the measured values inside the ranges that other sources give."
+        ge=0, le=1, description="Share of measured values inside the ranges fitted to other sources."
     )
-    half_width: float = Field(ge=0, description="Median half width of a range over the computed value.")
+    half_width: float = Field(
+        ge=0, description="Median half width of a range, relative to the computed value."
+    )
     widening: float | None = optional(
         "Factor on the distances from computed values to the ends of their ranges.", gt=0
     )
-    parts: tuple[AccuracyPart, ...] = Field((), description="The runs of verl in it that are alike.")
+    parts: tuple[AccuracyPart, ...] = Field((), description="Errors of similar verl runs in the group.")
 
 
 class AccuracyFile(Record):
     """The file ``accuracy.yaml``."""
 
     accuracy: tuple[Accuracy, ...] = Field(
-        description="The groups; a later one replaces one of the same name."
+        description="Groups of cases; a later one replaces an earlier one of the same name."
     )
 
 
-#: The codes of problems of data; those of commands that write run files are left out.
+#: The codes of problems in data, without those of commands that write run files.
 _CODES = tuple(code.name for code in Code if code.origin is not Origin.INTAKE)
 #: The fewest words of a useful reason.
 _WORDS = 4
@@ -162,21 +172,21 @@ def _code(name: str) -> str:
 def _reason(text: str) -> str:
     no_todo(text)
     if len(text.split()) < _WORDS or not text.rstrip().endswith((".", "!", "?")):
-        hint = "say why the data are right as they are"
+        hint = "explain why the data are right"
         raise problem("wrong_value", "expected a sentence with a full stop", hint)
     return text
 
 
 class Suppression(Record):
-    """One kind of warning, where it is excused, and why."""
+    """An excused kind of warning, with the files and the reason."""
 
     code: Annotated[str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(_CODES)})] = (
-        Field(description="The code of the warning, without ``verl.`` before it.")
+        Field(description="Code of the warning, without the prefix ``verl.``.")
     )
-    files: Some[Text] = Field(description="The files, seen from the data directory: runs/a.yaml.")
-    names: Some[Text] | None = optional("The entries of these files that are meant; absent: all of them.")
+    files: Some[Text] = Field(description="Files, relative to the data directory, for example runs/a.yaml.")
+    names: Some[Text] | None = optional("Entries of these files; unset: all of them.")
     reason: Annotated[Prose, AfterValidator(_reason)] = Field(
-        description="A sentence: why the data are right."
+        description="A sentence that explains why the data are right."
     )
 
 
@@ -184,9 +194,9 @@ class ExceptionsFile(Record):
     """The file ``exceptions.yaml``."""
 
     published_before: IsoDate | None = optional(
-        "Runs added before this day may lack evidence and versions: ``check`` counts these gaps and does not "
-        "warn of them. Default: the day after the last update of verl's hand-typed page."
+        "Runs added before this date may lack evidence and versions: ``check`` counts these gaps but does "
+        "not warn about them. Default: the day after the last update of verl's hand-typed page."
     )
     exceptions: tuple[Suppression, ...] = Field(
-        (), description="The exceptions; one that excuses nothing is an error."
+        (), description="Exceptions; one that excuses nothing is an error."
     )

@@ -77,7 +77,7 @@ def _equals_stem(run_id: str, info: ValidationInfo) -> str:
     stem = info.context["stem"] if info.context else run_id
     if run_id != stem:
         near = slug(stem)
-        remedy = f"rename both, to {near} for example" if near else f"rename the file to {run_id}.yaml"
+        remedy = f"rename both, for example to {near}" if near else f"rename the file to {run_id}.yaml"
         if re.fullmatch(SLUG, stem):
             remedy = f"write id: {stem}, or rename the file"
         raise problem("id_mismatch", f"{run_id!r} differs from the file name {stem + '.yaml'!r}", remedy)
@@ -85,20 +85,20 @@ def _equals_stem(run_id: str, info: ValidationInfo) -> str:
 
 
 class Gpus(Record):
-    """The number of GPUs, and their type."""
+    """The number and type of the GPUs."""
 
     count: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs, over all nodes.")
     type: GpuName | None = Field(
-        description="Name or alias of an entry of gpus.yaml; null where the source does not name the GPU.",
+        description="Name or alias in gpus.yaml; null if the source does not give the type.",
         examples=["H100", "H800", "A100", "H20"],
     )
-    nodes: int | None = optional("Number of machines the GPUs are in.", ge=1, le=MOST_GPUS)
+    nodes: int | None = optional("Number of nodes.", ge=1, le=MOST_GPUS)
     memory_gb: float | None = optional(
-        "GB per GPU as stated, where the source names no type.", gt=0, le=10_000
+        "Stated memory per GPU in GB, if the source gives no type.", gt=0, le=10_000
     )
 
     def __str__(self) -> str:
-        """Return count and type, for example ``8*H20``; a GPU without a name is called GPU."""
+        """Return count and type, for example ``8*H20``; an unknown type is shown as GPU."""
         if self.type:
             return f"{self.count}*{self.type}"
         memory = f" {self.memory_gb:g} GB" if self.memory_gb else ""
@@ -116,7 +116,7 @@ class Infer(Record):
 
 
 class Versions(Record):
-    """Versions of the software, at least one; that of the rollout engine is under ``infer``."""
+    """Software versions, at least one; the rollout engine's version is in ``infer``."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
@@ -126,16 +126,16 @@ class Versions(Record):
     @model_validator(mode="after")
     def _says_something(self) -> "Versions":
         if self.verl is None and self.torch is None:
-            raise problem("missing_key", "versions needs at least one of verl and torch")
+            raise problem("missing_key", "'versions' needs at least one of 'verl' and 'torch'")
         return self
 
 
 class Script(Record):
-    """The launch script, pinned."""
+    """The launch script at a fixed commit."""
 
-    ref: GitRef = Field(description="Commit of verl's repository that the link leads to.")
+    ref: GitRef = Field(description="Commit of verl's repository that the link points to.")
     path: RepoPath = Field(description="Path of the script in that commit.")
-    text: Text | None = optional("What the link shows; default: the file name.")
+    text: Text | None = optional("Link text; default: the file name.")
 
     def __str__(self) -> str:
         return self.text or self.path.rsplit("/", 1)[-1]
@@ -144,41 +144,41 @@ class Script(Record):
 class Contributor(Record):
     """The person who reported the run."""
 
-    name: Text = Field(description="Name or handle; never an e-mail address.")
-    url: Url | None = optional("A public profile.")
+    name: Text = Field(description="Name or handle, not an e-mail address.")
+    url: Url | None = optional("Public profile.")
 
     def __str__(self) -> str:
         return self.name
 
 
 def _some_figure(schema: dict[str, Any]) -> None:
-    """Require at least one figure, in the words of JSON Schema."""
+    """Require at least one figure in the JSON Schema."""
     schema["anyOf"] = [{"required": [name]} for name in schema["properties"] if name != "counter"]
 
 
 class Measured(Record):
-    """The figures that the run reported, at least one; per GPU or per node as named."""
+    """Figures that the run reported, at least one; per GPU or per node as described."""
 
     model_config = ConfigDict(json_schema_extra=_some_figure)
 
     gib: float | None = optional("Peak GPU memory in GiB (2^30 bytes), per GPU.", gt=0, le=100_000)
     counter: Literal["torch-max-allocated", "torch-max-reserved", "device", "not-stated"] = Field(
-        "not-stated", description="What counted the memory."
+        "not-stated", description="Counter of the peak."
     )
     host_ram_gib: float | None = optional("Host memory in GiB per node.", gt=0, le=1_000_000)
-    step_seconds: float | None = optional("Mean time of one training step.", gt=0, le=10_000_000)
+    step_seconds: float | None = optional("Mean time per training step, in seconds.", gt=0, le=10_000_000)
     mfu: float | None = optional("Model FLOPs utilisation, from 0 to 1.", gt=0, le=1)
-    response_tokens: float | None = optional("Mean response length.", gt=0, le=100_000_000)
+    response_tokens: float | None = optional("Mean response length, in tokens.", gt=0, le=100_000_000)
 
     @model_validator(mode="after")
     def _has_a_figure(self) -> "Measured":
         if all(value is None for name, value in self if name != "counter"):
-            raise problem("missing_key", "measured needs at least one figure, for example 'gib'")
+            raise problem("missing_key", "'measured' needs at least one figure, for example 'gib'")
         return self
 
 
 class Evidence(Record):
-    """A place where the claim can be checked: an address, or a place in verl's repository."""
+    """Evidence for the claim: an address, or a place in verl's repository."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -188,19 +188,19 @@ class Evidence(Record):
     )
 
     kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"] = Field(
-        description="What is found there."
+        description="Kind of evidence."
     )
-    url: Url | None = optional("The address, for anything outside verl's repository.")
+    url: Url | None = optional("Address, for evidence outside verl's repository.")
     ref: GitRef | None = optional("Commit of verl's repository.")
-    path: RepoPath | None = optional("File in that commit; absent: the commit itself.")
+    path: RepoPath | None = optional("File in that commit; unset: the commit itself.")
     lines: Lines | None = optional('Line, or first and last line, of that file, in quotes: "40-45".')
 
     @model_validator(mode="after")
     def _one_place(self) -> "Evidence":
         if (self.url is None) == (self.ref is None):
-            raise problem("wrong_value", "evidence needs either 'url' or 'ref', and not both")
+            raise problem("wrong_value", "evidence needs either 'url' or 'ref', not both")
         if (self.path and not self.ref) or (self.lines and not self.path):
-            raise problem("missing_key", "'path' goes with 'ref', and 'lines' with 'path'")
+            raise problem("missing_key", "'path' needs 'ref', and 'lines' needs 'path'")
         return self
 
     def __str__(self) -> str:
@@ -208,10 +208,10 @@ class Evidence(Record):
 
 
 class Note(Record):
-    """A remark, with a mark in the row that leads to it."""
+    """A remark, linked from a mark in the row."""
 
-    code: NoteCode = Field(description="Short name of the kind of remark, for example max-batch-contested.")
-    about: PageColumn = Field("tag", description="The field whose cell carries the mark.")
+    code: NoteCode = Field(description="Short name of the remark, for example max-batch-contested.")
+    about: PageColumn = Field("tag", description="Field whose cell shows the mark.")
     text: Prose = Field(description="One or more plain sentences.")
 
     def __str__(self) -> str:
@@ -219,7 +219,7 @@ class Note(Record):
 
 
 def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
-    """Require of a tested run what ``catalog._check_claims`` does, in the words of JSON Schema."""
+    """Add the check that ``catalog._check_claims`` does on tested runs to the JSON Schema."""
     text = {"type": "string"}
     named = {"tag": text, "gpus": {"properties": {"type": text}}, "infer": {"type": "object"}}
     weaker = {"required": ["kind"], "properties": {"kind": {"not": {"const": "tested"}}}}
@@ -236,16 +236,16 @@ class Run(Record):
     )
     size: Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})] = (
         Field(
-            description="Size class: the section of the page that shows the run.",
+            description="Size class: the section of the page with the run.",
             examples=["0.5B", "7B", "70B"],
         )
     )
     tag: Tag | None = Field(
         description="MIN: fits with every memory optimisation on. RECOMMENDED: best throughput. "
-        "null where the source claims neither."
+        "null if the source claims neither."
     )
     model: Checkpoint = Field(
-        description="Checkpoint that the script loads; an entry of architectures.yaml.",
+        description="Hugging Face name of the model that the script loads, as in architectures.yaml.",
         examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
     )
     task: Text = Field(
@@ -253,38 +253,38 @@ class Run(Record):
         examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"],
     )
     gpus: Gpus = Field(
-        description="How many GPUs over all nodes, and which.", examples=[{"count": 4, "type": "H800"}]
+        description="Number of GPUs over all nodes, and their type.", examples=[{"count": 4, "type": "H800"}]
     )
     train: Train = Field(description="Training backend.")
     infer: Infer | None = Field(
-        description="Rollout engine; null where the source does not name it.",
+        description="Rollout engine; null if the source does not give it.",
         examples=[{"engine": "vllm", "version": "0.8.3"}],
     )
-    label: Text | None = optional("What the Model column shows; default: the model's short name.")
+    label: Text | None = optional("Text in the Model column; default: the model's short name.")
     max_batch: int | None = optional("Largest batch that fits, in prompts per step.", ge=1, le=10_000_000)
-    script: Script | None = optional("The launch script.")
+    script: Script | None = optional("Launch script.")
     contributor: Contributor | None = optional(
-        "Who reported the run.", examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}]
+        "Person who reported the run.", examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}]
     )
     kind: Kind = Field(
         "tested",
-        description="tested: the contributor ran this row. measured: verl's sources report what such a run "
-        "gave. stated: they claim or recommend it. script-default: only a script's defaults.",
+        description="tested: the contributor ran it. measured: verl's sources report results of such a run. "
+        "stated: they claim or recommend it. script-default: only a script's defaults.",
     )
-    added: IsoDate | None = optional("Day on which the row came into the data.")
+    added: IsoDate | None = optional("Date on which the run was added to the data.")
     versions: Versions | None = optional(
-        "What the run was made with, besides the rollout engine.",
+        "Software versions, except the rollout engine's.",
         examples=[{"verl": "0.8.0", "torch": "2.8.0"}],
     )
     settings: Mapping[SettingKey, SettingValue] = Field(
         default_factory=dict,
-        description="verl's dotted configuration keys, as run.",
+        description="Values of verl's dotted configuration keys, as run.",
         examples=[{"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}],
         json_schema_extra={"additionalProperties": False},
     )
-    measured: Measured | None = optional("What the run reported.")
-    evidence: tuple[Evidence, ...] = Field((), description="Where the claim can be checked.")
-    notes: tuple[Note, ...] = Field((), description="Remarks, each with a mark in the row that leads to it.")
+    measured: Measured | None = optional("Figures that the run reported.")
+    evidence: tuple[Evidence, ...] = Field((), description="Evidence for the claim.")
+    notes: tuple[Note, ...] = Field((), description="Remarks, each linked from a mark in the row.")
 
     @property
     def short_name(self) -> str:
@@ -293,14 +293,14 @@ class Run(Record):
 
     @property
     def trains_adapters(self) -> bool:
-        """True where it trains LoRA adapters, and not all parameters."""
+        """True if the run trains LoRA adapters instead of all parameters."""
         return "lora" in self.task.lower() or any(self.settings.get(key) for key in ADAPTER_RANKS)
 
     @property
     def word(self) -> Word:
-        """The word for how the run is known: it ran, sources report its results, or they only claim it.
+        """The evidence for the run in one word.
 
-        It ran where its contributor says so, or where the log or the metrics of the run are published.
+        A run ran if its contributor ran it, or if its log or metrics are published.
         """
         if self.kind == "tested":
             return "ran"
@@ -311,5 +311,5 @@ class Run(Record):
 
     @property
     def was_seen_to_run(self) -> bool:
-        """True where it ran or its results are reported; False where it is only claimed to run."""
+        """True if the run ran or sources report its results; False if sources only claim it."""
         return self.word != "claimed"

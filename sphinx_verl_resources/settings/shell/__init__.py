@@ -1,1 +1,1 @@
-"""A reader of shell scripts that follows their commands without running any."""
+"""A reader of shell scripts that follows their commands without running them."""

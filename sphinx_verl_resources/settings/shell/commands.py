@@ -1,4 +1,4 @@
-"""Commands of a shell script: from any text to a tree."""
+"""Parse a shell script into a tree of commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...diagnostics import Diagnostic
     from .syntax import Body, Node, Source
 
-#: Commands that take assignments as their arguments.
+#: Commands with assignments as arguments.
 _DECLARING = frozenset({"export", "local", "declare", "typeset", "readonly"})
 
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 _RESERVED = re.compile(
     r"(?:if|then|elif|else|fi|for|select|while|until|do|done|case|esac|function|time|[{}!])(?![^\s;&|()<>])"
 )
-#: What closes something, and can therefore begin no command.
+#: Words and operators that close something and cannot begin a command.
 _ENDS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;", ";&", ";;&"})
 _COMPOUND = frozenset({"if", "for", "select", "while", "until", "case", "{", "("})
 _FUNCTION = re.compile(r"(?:function[ \t]+)?(?P<name>[A-Za-z_][\w.:-]*)[ \t]*\([ \t]*\)")
@@ -32,17 +32,17 @@ _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<index>\[[^\]\n]{0
 _REDIRECTION = re.compile(
     r"(?:[0-9]{1,3}|\{[A-Za-z_][A-Za-z0-9_]*\})?(?P<operator><<<|<<-?|&>>|&>|>>|<>|>\||[<>]&?)(?!\()"
 )
-#: ``{a,b}`` and ``{1..3}`` without quotes. The text has a null for each part that is quoted or expanded.
+#: Unquoted ``{a,b}`` and ``{1..3}``. The text has a null for each quoted or expanded part.
 _BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
-_FALLS = Cause("a branch of 'case' goes on to the next one, which is not followed")
-_SEVERAL = Cause("bash makes several words of the braces, which have no quotes")
+_FALLS = Cause("a branch of 'case' falls through to the next one, which is not supported")
+_SEVERAL = Cause("bash expands the unquoted braces to several words")
 _PROCESS = re.compile(r"[<>]\(")
 _TEST_OPERATOR = re.compile(r"[()<>&|]{1,2}")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
 
 
 def parse(source: Source) -> tuple[Body, list[Diagnostic]]:
-    """Return the commands of a script, and everything in it that no shell would accept.
+    """Return the commands of a script, and its syntax errors.
 
     >>> from sphinx_verl_resources.settings.shell.syntax import Source
     >>> body, problems = parse(Source("N=2; if true; then N=3; fi"))
@@ -54,45 +54,45 @@ def parse(source: Source) -> tuple[Body, list[Diagnostic]]:
 
 
 class _Parser(Scanner):
-    """A scanner that also knows commands."""
+    """A scanner that also reads commands."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         self._heredocs: list[tuple[str, str, int]] = []
 
     def script(self) -> Body:
-        """Read all commands, and report each word or bracket that closes nothing."""
+        """Read all commands, and report unmatched closing words and brackets."""
         nodes: list[Node] = []
         try:
             while self.pos < len(self.text):
                 if node := self._statement():
                     nodes.append(node)
                 elif word := self._peek():
-                    message = f"{word!r} closes nothing that is open"
-                    self.fail(self.pos, message, "delete it, or open what it should close")
+                    message = f"{word!r} does not close anything"
+                    self.fail(self.pos, message, "delete it, or add the missing beginning")
                     self.pos += len(word)
         except TooMuchError as error:
             self.fail(self.pos, str(error), "split the script, or write the settings out")
         return tuple(nodes)
 
     def _statement(self) -> Node | None:
-        """Read commands that belong together; return None before a word or operator that ends something."""
+        """Read a chain of commands; return None before a word or operator that closes something."""
         self._skip_separators()
         at_end = self.pos >= len(self.text) or self._peek() in _ENDS
         return None if at_end else self._chain()
 
     def _body(self) -> Body:
-        """Read commands up to a word or operator that ends something, which is left to be read."""
+        """Read commands up to a word or operator that closes something, which is not consumed."""
         with self.deeper():
             return tuple(iter(self._statement, None))
 
     def _peek(self) -> str:
-        """Return the next reserved word or operator, empty if there is none."""
+        """Return the next reserved word or operator; empty if there is none."""
         match = _RESERVED.match(self.text, self.pos) or _OPERATOR.match(self.text, self.pos)
         return match[0] if match else ""
 
     def _accept(self, *words: str) -> str:
-        """Go past one of ``words`` and return it; return an empty text if none of them comes next."""
+        """Consume and return the next word if it is one of ``words``; otherwise return an empty text."""
         word = self._peek()
         if word not in words:
             return ""
@@ -105,13 +105,13 @@ class _Parser(Scanner):
             self.fail(opened, f"{what!r} has no {word!r}", f"add {word!r}")
 
     def _skip_blanks(self) -> None:
-        """Skip blanks, lines that continue, and a comment."""
+        """Skip blanks, line continuations and a comment."""
         for pattern in (_BLANKS, _COMMENT):
             if match := pattern.match(self.text, self.pos):
                 self.pos = match.end()
 
     def _skip_lines(self) -> None:
-        """Skip blanks, comments, ends of lines, and the texts that follow a line with ``<<EOF``."""
+        """Skip blanks, comments, line ends, and here-documents after a line with ``<<EOF``."""
         self._skip_blanks()
         while self.text.startswith("\n", self.pos):
             self.pos += 1
@@ -129,8 +129,8 @@ class _Parser(Scanner):
             text = re.compile(rf"(?:[^\n]*\n)*?{indent}{re.escape(delimiter)}(?:\n|\Z)")
             match = text.match(self.text, self.pos)
             if not match:
-                message = f"the text that begins here has no line {delimiter!r} at its end"
-                self.fail(announced, message, "put it on a line of its own, without blanks")
+                message = f"the text announced here does not end with a line {delimiter!r}"
+                self.fail(announced, message, "add that line, without blanks")
             self.pos = match.end() if match else len(self.text)
         self._heredocs.clear()
 
@@ -236,7 +236,7 @@ class _Parser(Scanner):
                 self.fail(self.pos, "a pattern of 'case' has no ')' after it", "add it")
             body = self._body()
             end = self._accept(";;", ";&", ";;&")
-            if end in {";&", ";;&"} or falls:  # from here on several branches may run
+            if end in {";&", ";;&"} or falls:  # from here on, several branches may run
                 falls = [Word((Part(Unknown(end, _FALLS), True),), subject.at)]
             branches.append((tuple(falls or patterns), body))
             if not end:
@@ -270,11 +270,11 @@ class _Parser(Scanner):
                 words += self._test()
 
     def _argument(self) -> Word | None:
-        """Read one word of a command; return None at the end of the command."""
+        """Read a word of a command; return None at the end of the command."""
         self._skip_blanks()
         start = self.pos
         if _PROCESS.match(self.text, start):
-            return self._skipped(start + 1, "the output of a command is not known")
+            return self._skipped(start + 1, "the output of a command is unknown")
         if self.text.startswith("(", start):
             self.fail(start, "a bracket is not allowed here", "put the word in quotes")
             return self._skipped(start, "it is in brackets")
@@ -282,7 +282,7 @@ class _Parser(Scanner):
         return word if word.parts or self.pos > start else None
 
     def _without_braces(self, word: Word) -> Word:
-        """Return a word; one of which bash makes several is not known behind its first brace."""
+        """Return a word; if bash expands it to several, it is unknown after its first brace."""
         plain = "".join(
             p.content if isinstance(p.content, str) and not p.quoted else "\0" for p in word.parts
         )
@@ -295,7 +295,7 @@ class _Parser(Scanner):
         return Word((known, Part(Unknown(rest, _SEVERAL), True)), word.at)
 
     def _skipped(self, bracket: int, reason: str) -> Word:
-        """Go past the bracket that closes the one at ``bracket``."""
+        """Skip past the closing bracket for the one at ``bracket``."""
         start = self.pos
         source = self.through(bracket, bracket + 1, ")")
         return Word((Part(Unknown(source, Cause(reason)), True),), start)
@@ -331,7 +331,7 @@ class _Parser(Scanner):
                 self.pos += 1
 
     def _test(self) -> list[Word]:
-        """Read the words of ``[[ … ]]``, in which brackets and signs are words, too."""
+        """Read the words of ``[[ … ]]``, where brackets and operators are words, too."""
         start = self.pos
         words: list[Word] = []
         while self.pos < len(self.text) and not self.text.startswith(";", self.pos):

@@ -1,4 +1,4 @@
-"""Tests between brackets and patterns of ``case``, as far as the script tells their outcome."""
+"""Evaluate tests in brackets and patterns of ``case``, as far as the script determines them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PATTERN_SIGNS = frozenset("*?[")
 
 
 def holds(test: Sequence[Text]) -> bool | None:
-    """Return whether a test between brackets succeeds; None where that depends on more than the script.
+    """Return whether a test in brackets succeeds; None if that depends on more than the script.
 
-    Files are not looked at, and tests joined by ``&&`` are not followed.
+    Tests of files and tests joined with ``&&`` are not evaluated.
 
     >>> [holds([(word,) for word in test.split()]) for test in ("8 -gt 4", "! a != a", "-f run.sh")]
     [True, True, None]
@@ -53,7 +53,7 @@ def _compare(one: Text, sign: str, other: Text) -> bool | None:
 
 
 def matches(text: Text, pattern: Text) -> bool | None:
-    """Return whether a text fits a pattern of ``case``; None for all patterns but plain words and ``*``.
+    """Return whether a text matches a pattern of ``case``; None unless the pattern is a plain word or ``*``.
 
     >>> [matches(("vllm",), (pattern,)) for pattern in ("vllm", "sglang", "*", "v*")]
     [True, False, True, None]
@@ -65,11 +65,11 @@ def matches(text: Text, pattern: Text) -> bool | None:
 
 
 def _is_empty(text: Text) -> bool | None:
-    """Return whether a text is empty when nothing is set around the script."""
+    """Return whether a text is empty if the environment sets no variables."""
     unset = len(text) == 1 and isinstance(text[0], Unknown) and text[0].unset
     return True if unset else is_empty(text)
 
 
 def negated(value: bool | None) -> bool | None:
-    """Return the opposite of an outcome; None if that is not known."""
+    """Return the opposite of an outcome; None if unknown."""
     return None if value is None else not value

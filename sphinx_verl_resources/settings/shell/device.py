@@ -1,20 +1,20 @@
-"""Device detection in launch scripts, whose answer is taken to be that of a machine with GPUs."""
+"""Device detection in launch scripts, answered as on a machine with GPUs."""
 
 from __future__ import annotations
 
 import re
 
-#: Programs and functions that tell the device.
+#: Programs and functions that detect the device.
 _PROBE = re.compile(
     r"\b(?:torch_npu|npu-smi|nvidia-smi|rocm-smi|get_device_name|is_(?:npu|cuda)_available|torch\.cuda)\b"
 )
-#: The word for a GPU in what such a command prints.
+#: The word for a GPU in the output of such a command.
 _GPU = re.compile(r"""(?:\becho\s+["']?|["'])(?P<word>gpu|cuda)\b(?!\.)""")
-#: What verl's own function returns.
+#: verl's own function for the device.
 _OF_VERL = re.compile(r"\bget_device_name\b")
 
 
-#: Commands that look for a program, and those that are looked for.
+#: Commands that look for a program, with the program.
 _LOOKS = re.compile(
     r"(?:(?:command|which|type|hash)\b.*|python3?\b.* -c .*)?\b(?P<found>nvidia-smi|npu-smi|torch_npu)\b",
     re.DOTALL,
@@ -22,7 +22,7 @@ _LOOKS = re.compile(
 
 
 def found_on_gpus(command: str) -> bool | None:
-    """Return whether a command that looks for the device succeeds on GPUs; None for any other command.
+    """Return whether a command that detects the device succeeds on GPUs; None for other commands.
 
     >>> [found_on_gpus(command) for command in ("command -v npu-smi", "nvidia-smi -L", "ray status")]
     [False, True, None]
@@ -32,7 +32,7 @@ def found_on_gpus(command: str) -> bool | None:
 
 
 def gpu_answer(command: str) -> str | None:
-    """Return what a command that looks for the device prints on a GPU; None for any other command.
+    """Return the output on a GPU of a command that detects the device; None for other commands.
 
     >>> gpu_answer("python3 -c 'import torch_npu' 2>/dev/null && echo npu || echo gpu")
     'gpu'

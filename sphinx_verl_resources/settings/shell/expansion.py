@@ -1,4 +1,4 @@
-"""Words with their variables filled in and their sums computed, as far as the script tells them."""
+"""Expand the variables and calculations in words, as far as the script determines them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from .syntax import Part
     from .variables import Piece, Text, Value
 
-#: Characters in one value, and pieces of one value.
+#: The most characters and pieces of a value.
 MAX_VALUE, MAX_PIECES = 100_000, 1_000
-#: Characters that may be made of one script, steps included.
+#: The most characters that a script may expand to, including a cost per step.
 MAX_TOTAL = 1_000_000
-#: Characters of one calculation; real ones have a tenth of this.
+#: The most characters of a calculation; real ones have a tenth of this.
 MAX_CALCULATION = 500
 
 _Some = TypeVar("_Some")
@@ -45,7 +45,7 @@ _CHANGED = re.compile(
 )
 _STEPPED = re.compile(r"(?:\+\+|--)[ \t]*([A-Za-z_][A-Za-z0-9_]*)")
 _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
-#: What the shell and Python read alike, so that Python's parser can take it apart.
+#: Expressions that mean the same in the shell and in Python, so that Python can parse them.
 _CALCULATION = re.compile(
     r"(?:[ ()*/%]|\b(?:0[xX][0-9A-Fa-f]+|[0-9]+|[A-Za-z_]\w*)\b|\+(?!\+)|-(?!-)|[<>](?![<>])|[<>=!]=)*",
     re.ASCII,
@@ -53,13 +53,13 @@ _CALCULATION = re.compile(
 
 
 class Expansion:
-    """Words filled in from the variables of a scope.
+    """The expansion of words with the variables of a scope.
 
     Attributes:
-        environment: the variables around the script.
-        scope: the variables; ``${NAME:=default}`` adds to them. ``@`` are the arguments of a function, and
-            missing for those of the script, which are not known.
-        detected: the commands so far that look for the device.
+        environment: the environment of the script.
+        scope: the variables; ``${NAME:=default}`` adds to them. ``@`` has the arguments of a function; it is
+            missing outside functions, because the script's arguments are unknown.
+        detected: the commands so far that detect the device.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -69,21 +69,21 @@ class Expansion:
         self._left = MAX_TOTAL
 
     def spend(self, amount: int) -> None:
-        """Count work, so that no script takes for ever.
+        """Count work, to limit the time for a script.
 
         Raises:
-            TooMuchError: the script takes too much.
+            TooMuchError: the script needs too much work.
         """
         self._left -= amount
         if self._left < 0:
-            raise TooMuchError("it expands to more than a launch script ever does")
+            raise TooMuchError("the script expands to too much text")
 
     def words(self, words: Iterable[Word]) -> tuple[Argument, ...]:
-        """Fill in the words of a command; expansions without quotes are split at blanks and may vanish."""
+        """Expand the words of a command; unquoted expansions are split at blanks and may vanish."""
         return tuple(argument for word in words for argument in self._arguments(word))
 
     def text(self, word: Word) -> Text:
-        """Fill in a word as one text, in which nothing is split."""
+        """Expand a word to one text, without splitting."""
         return self.bounded(piece for part in word.parts for piece in self._part(part))
 
     def assign(self, name: str, value: Value | None) -> None:
@@ -96,7 +96,7 @@ class Expansion:
         self.assign(name, (Unknown(f"${name}", why),))
 
     def calculate(self, inner: Word, source: str) -> Text:
-        """Return the value of ``$(( … ))``; variables that it changes are unknown from here on."""
+        """Return the value of ``$(( … ))``; variables that it changes become unknown."""
         text = self.text(inner)
         why = cause_of(text)
         try:
@@ -110,7 +110,7 @@ class Expansion:
         return (Unknown(source, why),)
 
     def bounded(self, pieces: Iterable[Piece]) -> Text:
-        """Join pieces to a text of a size that cannot grow without end."""
+        """Join pieces to a text, and limit its size."""
         text = tuple(pieces)
         size = len(written(text))
         self.spend(size + len(text) + 1)
@@ -137,7 +137,7 @@ class Expansion:
             yield Argument(self.bounded(pieces), at)
 
     def _pieces(self, parts: Iterable[Part], at: int) -> Iterator[tuple[Piece | None, int]]:
-        """Yield pieces of arguments and their places; None ends an argument, an empty piece begins one."""
+        """Yield the pieces of arguments with places; None ends an argument, an empty piece begins one."""
         for part in parts:
             content, quoted = part
             value: Word | Value
@@ -159,7 +159,7 @@ class Expansion:
                     yield piece, place
 
     def _part(self, part: Part) -> Text:
-        """Fill in a part as text in which nothing is split."""
+        """Expand a part to text, without splitting."""
         content = part.content
         if isinstance(content, Arithmetic):
             return self.calculate(content.inner, content.source)
@@ -175,7 +175,7 @@ class Expansion:
         return _spaced(value)
 
     def _parameter(self, parameter: Parameter) -> Word | Value:
-        """Return the value of ``$NAME`` or ``${NAME:-operand}``; the operand itself if that is taken."""
+        """Return the value of ``$NAME`` or ``${NAME:-operand}``, which may be the operand itself."""
         name, source, _, operator, operand = parameter
         value = self._lookup(parameter)
         if operator == "length":
@@ -188,12 +188,12 @@ class Expansion:
         operand = operand or Word(())
         if operator.endswith("+"):
             if empty is None:
-                return (Unknown(source, Cause(f"it depends on ${name}, which is not known")),)
+                return (Unknown(source, Cause(f"it depends on ${name}, which is unknown")),)
             return () if empty else operand
         if value is not None and not empty:
             return value
         if operator.endswith("?"):
-            return (Unknown(source, Cause(f"${name} has to be given when the script is started", (name,))),)
+            return (Unknown(source, Cause(f"the script requires ${name}", (name,))),)
         if operator.endswith("="):
             assigned = tuple(_given_by(parameter, piece) for piece in self.text(operand))
             self.assign(name, assigned)
@@ -220,7 +220,7 @@ class Expansion:
             return as_array(value)
         number = int(index) if index and _INDEX.match(index) else 0 if index is None else -1
         if (isinstance(value, Array) and not value.sure) or (number < 0 and not name.isdigit()):
-            return (Unknown(source, Cause(f"one element of ${name} is not followed")),)
+            return (Unknown(source, Cause(f"this element of ${name} cannot be determined")),)
         words = as_array(value).words
         return words[number].text if 0 <= number < len(words) else None
 
@@ -232,15 +232,15 @@ class Expansion:
             raise UncountableError(why.text, why)
         number = read_number(written(text) or "0")
         if number is None:
-            raise UncountableError(f"${name} is {written(text)[:40]!r}, which is no whole number")
+            raise UncountableError(f"${name} is {written(text)[:40]!r}, not a whole number")
         return number
 
 
 class UncountableError(ValueError):
-    """A calculation has no value; the message says why.
+    """A calculation without a value; the message is the reason.
 
     Attributes:
-        cause: of a variable that is not known.
+        cause: the cause if a variable is unknown.
     """
 
     def __init__(self, message: str, cause: Cause | None = None) -> None:
@@ -249,34 +249,34 @@ class UncountableError(ValueError):
 
 
 def calculate(expression: str, number_of: Callable[[str], int]) -> int:
-    """Return the value of a calculation as the shell does it, with whole numbers of 64 bits.
+    """Return the value of a calculation as in the shell, with integers of 64 bits.
 
     Args:
         expression: numbers, names, ``+ - * / %``, comparisons and brackets.
-        number_of: the value of a variable; raises ``UncountableError`` if it has none.
+        number_of: returns the value of a variable, or raises ``UncountableError``.
 
     Raises:
-        UncountableError: anything else, a division by zero, or a value beyond 64 bits.
+        UncountableError: the expression has anything else, a division by zero, or a value beyond 64 bits.
 
     >>> calculate("(max_prompt + 2048) * 2 / 3", {"max_prompt": 512}.__getitem__)
     1706
     >>> calculate("-7 / 2", {}.__getitem__)
     -3
     """
-    text = " ".join(expression.split()) or "0"  # $(( )) is 0.
+    text = " ".join(expression.split()) or "0"  # $(( )) is 0
     try:
         if len(text) <= MAX_CALCULATION and _CALCULATION.fullmatch(text):
             return _result(ast.parse(text, mode="eval").body, number_of)
     except (SyntaxError, RecursionError, MemoryError):
         pass
-    raise UncountableError("only + - * / %, comparisons and brackets are calculated")
+    raise UncountableError("only + - * / %, comparisons and brackets are supported")
 
 
 def _result(node: ast.expr, number_of: Callable[[str], int]) -> int:
     """Return the value of a part of a calculation.
 
     Raises:
-        SyntaxError: Python reads something there that the shell does not.
+        SyntaxError: the part is valid in Python but not in the shell.
     """
     match node:
         case ast.Constant(value=constant) if type(constant) is int:
@@ -293,13 +293,13 @@ def _result(node: ast.expr, number_of: Callable[[str], int]) -> int:
         case _:
             raise SyntaxError
     if not -(1 << 63) <= value < 1 << 63:
-        raise UncountableError("a number is beyond 64 bits")
+        raise UncountableError("a number exceeds 64 bits")
     return value
 
 
 def _divide(one: int, other: int) -> int:
     if other == 0:
-        raise UncountableError("a number is divided by zero")
+        raise UncountableError("the divisor is zero")
     quotient = abs(one) // abs(other)
     return quotient if (one < 0) == (other < 0) else -quotient
 
@@ -320,7 +320,7 @@ _OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
 
 
 def read_number(text: str) -> int | None:
-    """Return a whole number that every shell reads alike, None for any other text.
+    """Parse a whole number that is the same in every shell; return None for other text.
 
     >>> [read_number(text) for text in ("-8", "10", "010", "1e3", "")]
     [-8, 10, None, None, None]
@@ -330,14 +330,14 @@ def read_number(text: str) -> int | None:
 
 def _unset(name: str) -> Cause:
     if name.isdigit():
-        return Cause(f"${name} is an argument of the script, which is not known")
+        return Cause(f"the script's argument ${name} is unknown")
     if name.isidentifier():
-        return Cause(f"${name} is set nowhere in the script", (name,))
-    return Cause(f"${name} is known only when the script runs")
+        return Cause(f"the script does not set ${name}", (name,))
+    return Cause(f"${name} is only known when the script runs")
 
 
 def _given_by(parameter: Parameter, piece: _Some) -> _Some:
-    """Note in an unknown piece of a default value that the variable would tell it."""
+    """Add the variable to an unknown piece of its default value, as a way to set the value."""
     if isinstance(piece, Unknown) and not piece.cause.names:
         return cast("_Some", piece._replace(cause=piece.cause._replace(names=(parameter.name,))))
     return piece
@@ -345,7 +345,7 @@ def _given_by(parameter: Parameter, piece: _Some) -> _Some:
 
 def _length(value: Value | None, parameter: Parameter) -> Text:
     if isinstance(value, Array) and not value.sure:
-        return (Unknown(parameter.source, Cause(f"the words of ${parameter.name} are not all known")),)
+        return (Unknown(parameter.source, Cause(f"some words of ${parameter.name} are unknown")),)
     if isinstance(value, Array):
         return (str(len(value.words)),)
     text = known(value) if value is not None else None
@@ -353,14 +353,14 @@ def _length(value: Value | None, parameter: Parameter) -> Text:
 
 
 def _from(value: Value | None, first: int, parameter: Parameter) -> Value:
-    """Return the arguments from one on; before the first one stands the name of the script."""
+    """Return the arguments from ``first`` on; argument 0 is the name of the script."""
     if not isinstance(value, Array) or not value.sure or first == 0:
-        return (Unknown(parameter.source, Cause(f"the words of ${parameter.name} are not all known")),)
+        return (Unknown(parameter.source, Cause(f"some words of ${parameter.name} are unknown")),)
     return Array(value.words[first - 1 :])
 
 
 def _spaced(value: Value) -> Text:
-    """Join the words of an array to one text."""
+    """Join the words of an array with blanks."""
     if not isinstance(value, Array):
         return value
     pieces: list[Piece] = []

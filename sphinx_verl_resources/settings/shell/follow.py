@@ -1,7 +1,7 @@
-"""The commands that a shell script would start, found without starting any.
+"""The commands that a shell script starts, determined without running it.
 
-Variables are followed through assignments, branches and functions. Where a branch depends on what the script
-does not tell, both ways are followed; what they set differently is unknown from there on.
+Variables are tracked through assignments, branches and functions. If the script does not determine a
+condition, both branches are followed; variables that differ between them become unknown.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from .syntax import Body, Node, Source
     from .variables import Argument, Text, Value
 
-#: Commands inside commands, calls of functions included.
+#: The most levels of nested commands, including function calls.
 MAX_DEPTH = 60
-#: Words in one array.
+#: The most words in an array.
 MAX_WORDS = 2_000
-#: The cost of a command, beside the characters that it makes.
+#: The cost of a command, besides the characters that it expands to.
 _STEP = 10
 
-#: Commands that keep variables inside a function.
+#: Commands that declare variables as local to a function.
 _LOCAL = frozenset({"local", "declare", "typeset"})
 
 
 class Followed(NamedTuple):
-    """A script as it runs.
+    """The result of following a script.
 
     Attributes:
-        commands: those that it starts, each with its words. The place of a word of an array is in the array.
-        problems: everything wrong with the script, and what is assumed.
-        doubts: the condition that decides whether a command is started, by the place of its first word.
-        sourced: the files that the shell reads besides, which are not followed, by their place.
+        commands: the commands that it starts, each with its words. Words of an array have their place in it.
+        problems: the problems of the script, and the assumptions about it.
+        doubts: the condition that determines whether a command starts, by the position of its first word.
+        sourced: the sourced files, which are not followed, by position.
         passed: the lines of branches that are not taken.
-        assigned: the lines of the values of variables.
-        asked: the names of variables that the script takes from its environment.
+        assigned: the lines of values of variables.
+        asked: the names of variables that the script reads from its environment.
     """
 
     commands: list[tuple[Argument, ...]]
@@ -59,9 +59,9 @@ class Followed(NamedTuple):
 
 
 def follow(source: Source, environment: Mapping[str, str]) -> Followed:
-    """Follow a script from its first to its last command.
+    """Follow the commands of a script in order.
 
-    Builtins that only matter to the script itself are no commands.
+    Builtins that only affect the script itself are not reported as commands.
 
     >>> from sphinx_verl_resources.settings.shell.syntax import Source
     >>> script = Source("N=${N:-4}; python3 train.py size=$(( N * 2 ))")
@@ -74,12 +74,14 @@ def follow(source: Source, environment: Mapping[str, str]) -> Followed:
         follower.run_all(body)
     except TooMuchError as error:
         place = source.place(follower.at)
-        problems.append(Diagnostic(place, Code.shell_syntax, str(error), "what follows is not read"))
+        problems.append(
+            Diagnostic(place, Code.shell_syntax, str(error), "split the script; the rest was not read")
+        )
     return follower.result(problems)
 
 
 class _Follower:
-    """A walk through the commands of one script in their order."""
+    """A walk through the commands of a script in order."""
 
     def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
         self.at = 0
@@ -98,7 +100,7 @@ class _Follower:
         self._depth = 0
 
     def result(self, problems: list[Diagnostic]) -> Followed:
-        """Return what was found, after the problems that were there before."""
+        """Return the result; ``problems`` come before those found here."""
         passed = (each for each in parts_of(self._passed, syntax.Simple) if each.at not in self._followed)
         assigned = (each.assignments for each in self._followed.values())
         return Followed(
@@ -112,11 +114,11 @@ class _Follower:
         )
 
     def _lines(self, trees: Iterable[object]) -> frozenset[int]:
-        """Return the lines where the words of commands begin."""
+        """Return the lines of the words in commands."""
         return frozenset(self._source.place(word.at).line for tree in trees for word in parts_of(tree, Word))
 
     def run_all(self, body: Body) -> bool | None:
-        """Follow commands; return whether the last of them succeeds, None if that is not known."""
+        """Follow commands; return whether the last one succeeds, None if unknown."""
         status: bool | None = True
         for node in body:
             if self._scope.ended:
@@ -130,24 +132,24 @@ class _Follower:
 
     @contextmanager
     def _within(self) -> Iterator[Scope]:
-        """Let a new scope hold what is set, and come back."""
+        """Collect variables in a new scope, then return to the current one."""
         outer = self._scope
         self._expansion.scope = Scope(outer)
         yield self._expansion.scope
         self._expansion.scope = outer
 
     def _way(self, body: Body) -> Scope:
-        """Return what following ``body`` from here would leave behind."""
+        """Follow ``body`` in a new scope, and return the scope."""
         with self._within() as scope:
             self.run_all(body)
         return scope
 
     def _follow(self, node: Node) -> bool | None:
-        """Follow one command; return whether it succeeds, None if that is not known."""
+        """Follow a command; return whether it succeeds, None if unknown."""
         self._expansion.spend(_STEP)
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise TooMuchError("commands are nested, or functions call each other, too deeply")
+            raise TooMuchError("commands or function calls are nested too deeply")
         status = self._run(node)
         self._depth -= 1
         return status
@@ -198,15 +200,15 @@ class _Follower:
                 following = self._follow(command)
             ways = [way] if status is not None and not way.ended else [Scope(self._scope), way]
             self._decide(ways, why, before)
-            before = len(self._commands)  # earlier commands keep their reason, however long the chain is
-            # Whatever came before, the whole fails with its last part, or succeeds with it.
+            before = len(self._commands)  # earlier commands keep their reason
+            # An unknown chain fails after a failing '&&' part and succeeds after a succeeding '||' part.
             status = following if status is not None or following == (sign == "||") else None
         return status
 
     def _choose(
         self, branches: Sequence[tuple[Callable[[], bool | None], Body]], otherwise: Body, at: int
     ) -> None:
-        """Follow each branch that may be taken; the first item of a branch tells whether it is."""
+        """Follow each branch that may be taken; the first item of a branch returns whether it is."""
         start, before = len(self._tested), len(self._commands)
         ways: list[Scope] = []
         for index, (decide, body) in enumerate(branches, 1):
@@ -219,7 +221,7 @@ class _Follower:
             tested = len(self._tested)
             ways.append(self._way(body))
             del self._tested[tested:]
-            # A script that is read to learn what it trains is not one that gives up before.
+            # The script is read for its training: if the taken branch exits, follow the others, too.
             if taken and not ways[-1].ended:
                 self._passed += [*(rest for _, rest in branches[index:]), otherwise]
                 break
@@ -228,7 +230,7 @@ class _Follower:
         self._decide(ways, self._condition(at, start), before)
 
     def _decide(self, ways: list[Scope], why: Cause, before: int) -> None:
-        """Go on after several ways, of which ``why`` decides; the commands from ``before`` on are in them."""
+        """Merge several ways that ``why`` chooses between; they contain the commands from ``before`` on."""
         self._scope.join(ways, why)
         if len(ways) > 1:
             self._doubts |= dict.fromkeys((words[0].at for words in self._commands[before:]), why)
@@ -238,17 +240,17 @@ class _Follower:
         return True in fits or (self._test(None, [subject]) if None in fits else False)
 
     def _test(self, outcome: bool | None, texts: Sequence[Text]) -> bool | None:
-        """Return the outcome of a test; note the variables that would tell it where it is not known."""
+        """Return the outcome of a test; if unknown, note the variables that determine it."""
         self._tested += names_in(texts) if outcome is None else ()
         return outcome
 
     def _loop(self, node: syntax.Loop) -> None:
-        """Follow a body that runs any number of times: what it changes is unknown before it, too."""
+        """Follow a loop, which runs any number of times: variables that it changes are unknown inside it."""
         why = Cause(f"the loop in line {self._source.place(node.at).line} sets it", at=node.at)
         names = {node.name} - {""}
         before = len(self._commands)
         for _ in range(2):
-            del self._commands[before:]  # Those of the first time have not yet seen what the body changes.
+            del self._commands[before:]  # drop the first pass, which did not yet know the changed variables
             with self._within() as start:
                 for name in names:
                     value = self._scope.get(name)
@@ -270,7 +272,7 @@ class _Follower:
                 self._scope.own |= dict.fromkeys(bare)
                 self._locals[-1] |= {*bare, *(assignment.name for assignment in node.assignments)}
             values = ((assignment.name, self._assigned(assignment)) for assignment in node.assignments)
-            # The arguments of a command are all filled in before it does something.
+            # All arguments of a command are expanded before it runs.
             for name, value in list(values) if node.declares else values:
                 self._expansion.assign(name, value)
             return True
@@ -282,21 +284,21 @@ class _Follower:
         return self._builtin(command, words)
 
     def _call(self, name: str, arguments: tuple[Argument, ...]) -> bool | None:
-        """Follow a function, but not into a call of itself."""
+        """Follow a function call, but not a recursive one."""
         body = self._functions.pop(name)
         with self._within() as scope:
             self._locals.append({"@"})
             self._expansion.assign("@", Array(arguments))
             self._follow(body)
         self._functions.setdefault(name, body)
-        scope.ended = False  # It may have returned.
+        scope.ended = False  # it may have returned
         for local in self._locals.pop():
             scope.own.pop(local, None)
         self._scope.join([scope], Cause(""))
         return None
 
     def _builtin(self, name: str, words: tuple[Argument, ...]) -> bool | None:
-        """Follow a command that the shell runs itself; note any other as one that the script starts."""
+        """Follow a builtin of the shell; collect any other command as one that the script starts."""
         arguments = [word.text for word in words[1:]]
         if name in {"[", "[[", "test"}:
             return self._test(holds(arguments if name == "test" else arguments[:-1]), arguments)
@@ -327,11 +329,11 @@ class _Follower:
         return None
 
     def _note_probes(self, at: int, before: int) -> None:
-        """Report a condition that looks for the device."""
+        """Report a condition that detects the device."""
         if self._probes > before:
             remedy = "for another device, write the other branch out"
             self._notes[at] = warning(
-                self._source.place(at), Code.assumed_device, "the device is taken as a GPU", remedy
+                self._source.place(at), Code.assumed_device, "the device is assumed to be a GPU", remedy
             )
 
     def _set_arguments(self, name: str, words: tuple[Argument, ...]) -> None:
@@ -350,14 +352,14 @@ class _Follower:
             self._expansion.assign("@", Array(as_array(arguments).words, sure=False))
 
     def _forget(self, arguments: list[Text]) -> None:
-        """Make the variables unknown that a builtin may set."""
+        """Make variables unknown that a builtin may set."""
         for argument in arguments:
             name = (known(argument) or "").partition("=")[0].rstrip("+-*/% ")
             if name.isidentifier():
                 self._expansion.doubt(name, Cause(f"${name} is set when the script runs"))
 
     def _assigned(self, assignment: syntax.Assignment) -> Value:
-        """Return the value that an assignment gives to its variable, and report a device that is taken."""
+        """Return the value of an assignment, and report an assumed device in it."""
         value = self._value(assignment)
         self._note_device(self.at, assignment)
         return value
@@ -375,22 +377,22 @@ class _Follower:
             earlier = self._scope.get(name) if appends else None
             if not isinstance(earlier, Array):
                 return self._expansion.bounded((*earlier, *text)) if earlier else text
-        return (Unknown(f"${name}", Cause(f"${name} is set word by word, which is not followed")),)
+        return (Unknown(f"${name}", Cause(f"the elements of ${name} cannot be determined")),)
 
     def _condition(self, at: int, tested: int) -> Cause:
-        """Return the cause for what a condition decides; ``tested`` counts the variables asked before it."""
+        """Return a condition as a cause; ``tested`` is the number of variables tested before it."""
         names = tuple(dict.fromkeys(self._tested[tested:]))
-        depends = f"depends on {', '.join(f'${name}' for name in names)}" if names else "is not known"
+        depends = f"depends on {', '.join(f'${name}' for name in names)}" if names else "cannot be evaluated"
         return Cause(f"the condition in line {self._source.place(at).line} {depends}", names, at)
 
     def _note_device(self, at: int, assignment: syntax.Assignment | None = None) -> None:
-        """Report what a command that looks for the device is taken to answer."""
+        """Report the assumed output of commands that detect the device."""
         name = assignment.name if assignment else "the device"
         asked = {part.name for part in parts_of(assignment, Parameter)}
         for command in self._expansion.detected:
-            message = f"{name} is taken as {gpu_answer(command)}"
+            message = f"{name} is assumed to be {gpu_answer(command)}"
             other = "npu" if "npu" in command else "NAME"
-            remedy = f"--env {name}={other}" if name in asked else "write it there"
+            remedy = f"add --env {name}={other}" if name in asked else "write its value here"
             self._notes[at] = warning(
                 self._source.place(at), Code.assumed_device, message, f"for another device, {remedy}"
             )

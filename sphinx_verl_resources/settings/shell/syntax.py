@@ -1,4 +1,4 @@
-"""The parts of a shell script that matter to its settings, as plain values."""
+"""The syntax tree of a shell script, limited to the parts that affect settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Part = TypeVar("_Part")
 
 
 class TooMuchError(Exception):
-    """A script is nested or expands beyond what any real one does; reading ends here."""
+    """A script with too much nesting or expansion; reading stops."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Source:
     shown: str = ""
 
     def place(self, at: int) -> Location:
-        """Return line and column of the character at ``at``, counted from 0."""
+        """Return the line and column of the character at ``at``, which counts from 0."""
         line = bisect_right(self._starts, at)
         return Location(self.shown, line, at - self._starts[line - 1] + 1)
 
@@ -42,12 +42,12 @@ class Source:
 
 
 class Cause(NamedTuple):
-    """The reason why something is not known.
+    """The reason why something is unknown.
 
     Attributes:
-        text: a clause.
-        names: the variables of the environment that would tell.
-        at: the condition or loop that decides, in characters of the script; None where nothing else decides.
+        text: the reason, a clause.
+        names: the environment variables that determine it.
+        at: the position in the script of the condition or loop that determines it, if any.
     """
 
     text: str
@@ -56,12 +56,12 @@ class Cause(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """A piece of text that only the shell that runs the script knows.
+    """A piece of text that is only known when the script runs.
 
     Attributes:
-        source: as written.
-        cause: why it is not known.
-        unset: it is a variable that the script leaves to the environment, and that may therefore be empty.
+        source: the text as written.
+        cause: the cause why it is unknown.
+        unset: whether it is a variable that the script does not set and that may therefore be empty.
     """
 
     source: str
@@ -73,8 +73,8 @@ class Parameter(NamedTuple):
     """``$NAME`` or ``${NAME:-operand}``.
 
     Attributes:
-        name: a variable, ``@`` or ``*``, or the number of an argument.
-        source: as written.
+        name: the name of a variable, ``@`` or ``*``, or the number of an argument.
+        source: the text as written.
         element: the text in brackets after the name; None without brackets.
         operator: ``:-``, ``-``, ``:=``, ``=``, ``:+``, ``+``, ``:?``, ``?``, ``length``, ``from``, or empty.
         operand: the word after the operator.
@@ -88,14 +88,14 @@ class Parameter(NamedTuple):
 
 
 class Arithmetic(NamedTuple):
-    """``$(( … ))``; the variables of ``inner`` are not yet filled in."""
+    """``$(( … ))``; ``inner`` is not yet expanded."""
 
     inner: Word
     source: str
 
 
 class Part(NamedTuple):
-    """Text or an expansion; ``quoted`` if no shell would split it."""
+    """Text or an expansion; ``quoted`` if the shell does not split it."""
 
     content: str | Unknown | Parameter | Arithmetic
     quoted: bool
@@ -103,20 +103,20 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Word:
-    """Parts without a blank between them; ``at`` counts characters of the script."""
+    """A word of adjacent parts; ``at`` is its position in the script in characters."""
 
     parts: tuple[Part, ...]
     at: int = 0
 
     @property
     def plain(self) -> str:
-        """The word if it is a single run of unquoted text, else empty."""
+        """The word if it is a single piece of unquoted text; otherwise empty."""
         content, quoted = self.parts[0] if len(self.parts) == 1 else ("", True)
         return content if isinstance(content, str) and not quoted else ""
 
 
 class Assignment(NamedTuple):
-    """``NAME=value``, ``NAME+=value`` or ``NAME=( … )``; a value of None changes one element of an array."""
+    """``NAME=value``, ``NAME+=value`` or ``NAME=( … )``; the value is None if one array element is set."""
 
     name: str
     value: Word | tuple[Word, ...] | None
@@ -124,7 +124,7 @@ class Assignment(NamedTuple):
 
 
 class Simple(NamedTuple):
-    """Assignments, or a command with its words; ``declares`` marks ``export`` and its like."""
+    """Assignments, or a command with its words; ``declares`` marks ``export`` and similar commands."""
 
     assignments: tuple[Assignment, ...]
     words: tuple[Word, ...]
@@ -177,13 +177,13 @@ class Group(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """``( … )``, or the commands of a pipeline: each body has a shell of its own and leaves no variable."""
+    """``( … )``, or the commands of a pipeline: each body runs in its own shell and keeps its variables."""
 
     bodies: tuple[Body, ...]
 
 
 class Function(NamedTuple):
-    """A function; ``body`` is followed when it is called."""
+    """A function; ``body`` is followed at each call."""
 
     name: str
     body: Node
@@ -200,7 +200,7 @@ Body: TypeAlias = tuple[Node, ...]
 
 
 def parts_of(tree: object, kind: type[_Part]) -> Iterator[_Part]:
-    """Yield the parts of one kind of a tree of commands."""
+    """Yield the parts of a kind in a tree of commands."""
     if isinstance(tree, kind):
         yield tree
     tree = tree.parts if isinstance(tree, Word) else tree

@@ -1,4 +1,4 @@
-"""Variables of a shell script, of which some cannot be known."""
+"""The variables of a shell script, whose values may be unknown."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .syntax import Cause, Unknown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: What every shell has, so that a default for it is never taken.
+#: Variables that every shell sets, so that defaults for them are never used.
 ALWAYS_SET = frozenset(
     {"EUID", "HOME", "HOSTNAME", "IFS", "LINENO", "LOGNAME", "OLDPWD", "PATH", "PPID", "PWD", "RANDOM"}
     | {"SECONDS", "SHELL", "SHLVL", "UID", "USER"}
 )
 
 Piece: TypeAlias = str | Unknown
-#: A text of which some pieces may be unknown.
+#: A text with pieces that may be unknown.
 Text: TypeAlias = tuple[Piece, ...]
 
 
 class Argument(NamedTuple):
-    """A word with its variables filled in; ``at`` counts characters of the script, 0 if it has no place."""
+    """An expanded word; ``at`` is its position in the script in characters, 0 if it has none."""
 
     text: Text
     at: int = 0
@@ -30,7 +30,7 @@ class Argument(NamedTuple):
 
 @dataclass(frozen=True)
 class Array:
-    """The words of an array; not ``sure`` if some of them may be there or not."""
+    """The words of an array; not ``sure`` if some of them may be missing."""
 
     words: tuple[Argument, ...] = ()
     sure: bool = True
@@ -41,7 +41,7 @@ Value: TypeAlias = Text | Array
 
 
 def known(text: Text) -> str | None:
-    """Return the text if all of it is known, else None.
+    """Return the text; None if a part of it is unknown.
 
     >>> known(("a", "b")), known(("a", Unknown("$B", Cause("…"))))
     ('ab', None)
@@ -50,7 +50,7 @@ def known(text: Text) -> str | None:
 
 
 def written(text: Text) -> str:
-    """Return the text as far as it is known, and the rest as the script has it.
+    """Return the text, with unknown parts as written in the script.
 
     >>> written((Unknown("$HOME", Cause("…")), "/data"))
     '$HOME/data'
@@ -59,18 +59,18 @@ def written(text: Text) -> str:
 
 
 def cause_of(text: Text) -> Cause | None:
-    """Return why the text is not known; None if it is."""
+    """Return the cause why the text is unknown; None if it is known."""
     return next((piece.cause for piece in text if isinstance(piece, Unknown)), None)
 
 
 def names_in(texts: Iterable[Text]) -> dict[str, None]:
-    """Return the variables of the environment on which the unknown parts of texts depend, in order."""
+    """Return the environment variables that the unknown parts of texts depend on, in order."""
     unknown = (piece for text in texts for piece in text if isinstance(piece, Unknown))
     return dict.fromkeys(name for piece in unknown for name in piece.cause.names)
 
 
 def is_empty(value: Value) -> bool | None:
-    """Return whether a value has no characters or no words; None if that depends on what is unknown."""
+    """Return whether a value has no characters or no words; None if that depends on unknown parts."""
     if isinstance(value, Array):
         return not value.words
     if any(piece for piece in value if isinstance(piece, str)):
@@ -79,12 +79,12 @@ def is_empty(value: Value) -> bool | None:
 
 
 def as_array(value: Value, at: int = 0) -> Array:
-    """Return an array as it is, and a text as an array of one word, whose place is ``at``."""
+    """Return an array unchanged, and a text as an array of one word with position ``at``."""
     return value if isinstance(value, Array) else Array((Argument(value, at),), known(value) is not None)
 
 
 def split_key(text: Text) -> tuple[str, Text]:
-    """Split a text at its first equals sign; the former half is empty if it is not known.
+    """Split a text at its first equals sign; the first half is empty if it is unknown.
 
     >>> split_key(("a.b=1", "2"))
     ('a.b', ('1', '2'))
@@ -97,20 +97,20 @@ def split_key(text: Text) -> tuple[str, Text]:
 
 
 class Environment:
-    """The variables around a script, and the names that the script asks for."""
+    """The environment of a script, and the names of the variables that the script reads."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
         self.asked: set[str] = set()
 
     def get(self, name: str) -> Text | None:
-        """Return the value of a variable; None if it is not given."""
+        """Return the value of a variable; None if not given."""
         self.asked.add(name)
         return (self._given[name],) if name in self._given else None
 
 
 class Scope:
-    """Variables; those of a scope within another hide those of the outer one until both are joined."""
+    """A set of variables; an inner scope hides variables of the outer one until they are joined."""
 
     def __init__(self, outer: Scope | Environment) -> None:
         self._outer = outer
@@ -118,7 +118,7 @@ class Scope:
         self.ended = False
 
     def get(self, name: str) -> Value | None:
-        """Return the value of a variable; None if it is set nowhere."""
+        """Return the value of a variable; None if unset."""
         scope: Scope | Environment = self
         while isinstance(scope, Scope):
             if name in scope.own:
@@ -127,11 +127,11 @@ class Scope:
         return scope.get(name)
 
     def join(self, ways: Iterable[Scope], why: Cause) -> None:
-        """Take over what several ways, of which one was taken, leave behind.
+        """Merge the variables of alternative ways through the script.
 
         Args:
-            ways: scopes within this one; those that end the script do not count.
-            why: the cause for which a variable that they set differently is not known.
+            ways: the inner scopes of the ways; those that end the script are ignored.
+            why: the cause for variables that differ between the ways and become unknown.
         """
         going_on = [way for way in ways if not way.ended]
         self.ended = self.ended or not going_on
@@ -149,7 +149,7 @@ def _joined(name: str, values: list[Value | None], why: Cause) -> Value | None:
 
 
 def _joined_words(ways: list[tuple[Argument, ...]], why: Cause) -> tuple[Argument, ...]:
-    """Return the words that all ways have as they are, the others with an unknown value, each key once."""
+    """Merge the words of all ways; words that are not common get unknown values, each key once."""
     rows = enumerate(zip(*ways, strict=False))
     alike = next((at for at, words in rows if len(set(words)) > 1), min(map(len, ways)))
     tails = [words[alike:] for words in ways]

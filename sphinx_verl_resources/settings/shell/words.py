@@ -1,4 +1,4 @@
-"""Words of a shell script: quotes, escapes and expansions, told apart but not yet filled in."""
+"""The words of a shell script, parsed into quotes, escapes and expansions, but not yet expanded."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .syntax import Arithmetic, Cause, Parameter, Part, Source, TooMuchError, Un
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Levels of expansions inside expansions, and of commands inside commands; real scripts have five.
+#: The most levels of nested expansions and of nested commands; real scripts have five.
 MAX_DEPTH = 25
 
-#: Runs of characters without a special meaning in a word, between quotes, after ``${NAME:-``, in ``$((``.
+#: Characters without a special meaning in a word, between quotes, after ``${NAME:-`` and in ``$((``.
 _WITH_SIGNS = re.compile(r"(?:[^\s\\'\"$`]|[^\S \t\n])+")
 _UNQUOTED = re.compile(r"(?:[^\s;&|<>()\\'\"$`]|[^\S \t\n])+")
 _DOUBLE_QUOTED = re.compile(r"[^\"\\$`]+")
@@ -31,21 +31,21 @@ _BRACES = re.compile(
     r"(?:\[(?P<index>[^\[\]{}$]{1,40})\])?(?P<operator>:?[-=+?]|(?=\})|:)"
 )
 
-#: The arguments from one on.
+#: The arguments from a number on.
 _SLICE = re.compile(r"\$\{([@*]):\s*([0-9]{1,4})\}")
 
-#: What separates words: blanks, ends of lines, and comments.
+#: The separators of words: blanks, line ends and comments.
 _BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|#[^\n]*)*")
 
 _NO_BRACKETS = re.compile(r"[^\\'\"$`(){}#]+")
 _CLOSING = {"(": ")", "{": "}", "`": "`", '"': '"'}
-_COMMAND = Cause("the output of a command is not known")
-_FORM = Cause("this form of expansion is not followed")
+_COMMAND = Cause("the output of a command is unknown")
+_FORM = Cause("this form of expansion is not supported")
 _HOME = re.compile(r"~(?=/|\Z)")
 
 
 def split_words(source: Source) -> tuple[list[Word], list[Diagnostic]]:
-    r"""Split a text that holds no commands: ends of lines are blanks, and brackets and signs are text.
+    r"""Split a text without commands into words; line ends are blanks, and brackets and operators are text.
 
     >>> [part.content for word in split_words(Source("a=f(1) # one\nb='2 3'"))[0] for part in word.parts]
     ['a=f(1)', 'b=', '2 3']
@@ -63,7 +63,7 @@ def split_words(source: Source) -> tuple[list[Word], list[Diagnostic]]:
 
 
 class Scanner:
-    """A reader of words, one after the other, beginning at ``pos``."""
+    """A reader of words, starting at ``pos``."""
 
     def __init__(self, source: Source, depth: int = 0) -> None:
         self.source = source
@@ -73,50 +73,50 @@ class Scanner:
         self.problems: list[Diagnostic] = []
 
     def word(self, run: re.Pattern[str] = _UNQUOTED) -> Word:
-        """Read the word at ``pos``, which is made of ``run`` and expansions; it may have no parts."""
+        """Read the word at ``pos``, made of ``run`` and expansions; it may be empty."""
         start = self.pos
         return Word(self._parts(run, quoted=False), start)
 
     def calculation(self, text: str) -> Word:
-        """Read the inside of ``$(( … ))``, in which only expansions mean something."""
+        """Read the inside of ``$(( … ))``, where only expansions are special."""
         return Word(Scanner(Source(text), self.depth)._parts(_CALCULATION, quoted=True))
 
     def through(self, opened: int, start: int, closing: str) -> str:
-        """Go past the bracket or quote that closes what opened at ``opened``, and return what it encloses.
+        """Skip to the matching closing bracket or quote, and return the text from ``opened`` to it.
 
         Args:
-            opened: where the text to return begins.
-            start: where its inside begins.
-            closing: the sign that ends it; without it, the end of the text does.
+            opened: the beginning of the text to return.
+            start: the beginning of its inside.
+            closing: the closing character; if it is missing, the text ends at the end of the script.
         """
         what = "quote" if closing == "`" else "bracket"
         self.pos = self._behind(start, closing) or self.fail_unclosed(opened, what)
         return self.text[opened : self.pos]
 
     def fail(self, at: int, message: str, remedy: str) -> None:
-        """Report text that no shell would accept."""
+        """Report a syntax error."""
         self.problems.append(Diagnostic(self.source.place(at), Code.shell_syntax, message, remedy))
 
     def fail_unclosed(self, start: int, what: str) -> int:
-        """Report a quote or bracket that is not closed; return the end of the text, where reading goes on."""
+        """Report an unclosed quote or bracket; return the end of the text, where reading continues."""
         self.fail(start, f"the {what} that opens here is never closed", "close it")
         return len(self.text)
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """Read one level deeper.
+        """Enter a nesting level.
 
         Raises:
-            TooMuchError: that is one level too many.
+            TooMuchError: there are too many levels.
         """
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise TooMuchError(f"it is nested deeper than {MAX_DEPTH} levels")
+            raise TooMuchError(f"the script is nested deeper than {MAX_DEPTH} levels")
         yield
         self.depth -= 1
 
     def _behind(self, start: int, closing: str) -> int:
-        """Return the place after the bracket or quote that closes what opened before ``start``, or 0."""
+        """Return the position after the closing bracket or quote for one before ``start``, or 0."""
         text, at, awaited = self.text, start, [closing]
         while at < len(text):
             run = _NO_BRACKETS.match(text, at)
@@ -143,12 +143,12 @@ class Scanner:
         return 0
 
     def _parts(self, run: re.Pattern[str], *, quoted: bool, closing: str = "") -> tuple[Part, ...]:
-        """Read text and expansions up to ``closing``, or to what ends a word.
+        """Read text and expansions up to ``closing`` or the end of the word.
 
         Args:
-            run: characters without a special meaning here.
-            quoted: the parts are between double quotes.
-            closing: the sign that ends them, which is left to be read.
+            run: the characters without a special meaning here.
+            quoted: whether the parts are between double quotes.
+            closing: the character that ends them, which is not consumed.
         """
         parts: list[Part] = []
         while self.pos < len(self.text) and self.text[self.pos] != closing:
@@ -164,7 +164,7 @@ class Scanner:
         return tuple(parts)
 
     def _special(self) -> tuple[Part, ...] | None:
-        """Read a quote, an escape or an expansion outside of double quotes; return None if there is none."""
+        """Read a quote, escape or expansion outside double quotes; return None if there is none."""
         char, following = self.text[self.pos], self.text[self.pos + 1 : self.pos + 2]
         if char == "\\":
             self.pos += 2
@@ -197,7 +197,7 @@ class Scanner:
         if self.pos >= len(self.text):
             self.fail_unclosed(start, "quote")
         self.pos += 1
-        return parts or (Part("", True),)  # "" is a word, too.
+        return parts or (Part("", True),)  # "" is a word, too
 
     def _in_double_quotes(self) -> Part:
         """Read an escape or an expansion between double quotes."""
@@ -243,7 +243,7 @@ class Scanner:
 
 
 def with_home(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return the parts of a value, with the home directory for a ``~`` in front that is not quoted."""
+    """Return the parts of a value, with an unquoted ``~`` at the beginning replaced with ``$HOME``."""
     content, quoted = parts[0] if parts else ("", True)
     if quoted or not isinstance(content, str) or not _HOME.match(content):
         return parts

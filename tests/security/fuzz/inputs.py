@@ -1,4 +1,4 @@
-"""Real inputs of the project, changed at random: the same seed, kind and number make the same input."""
+"""Real inputs of the project, changed at random; the same seed, kind and number give the same input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 ROOT = Path(__file__).resolve().parents[3]
-#: Which files a number makes: mostly runs, now and then one of each other kind.
+#: The kinds of files by number: mostly runs, sometimes each other kind.
 _NAMES = (
     *["runs/{}.yaml"] * 12, *["cases/{}.yaml"] * 4, "gpus.yaml", "architectures.yaml", "analysis.yaml",
     "config_keys.yaml", "accuracy.yaml", "exceptions.yaml",
@@ -102,7 +102,7 @@ def scripts() -> tuple[str, ...]:
 
 
 def script(seed: int, number: int) -> str:
-    """A launch script, or settings in another form."""
+    """A launch script, or settings in another format."""
     random = Random(f"script {seed} {number}")
     text = mutated(random, random.choice(scripts()), (*_SHELL, *NUMBERS), scripts())
     if random.random() < 0.4:

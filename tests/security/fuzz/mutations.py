@@ -1,4 +1,4 @@
-"""Mutations of texts and of YAML: each takes a generator of random numbers, so that a seed makes them again."""
+"""Mutations of texts and of YAML, each from a random number generator, so that a seed reproduces them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-#: No text grows beyond this; each limit of sizes has a test of its own.
+#: The maximum length of a text; separate tests check the size limits.
 MOST = 20_000
-#: Characters and words that some reader of text takes for more than text, or cannot take.
+#: Characters and words that are special to some parser, or invalid.
 ODD = (
     "\u200b", "\u202e", "\u2066", "\ufeff", "\u00ad", "\u2028", "\x85", "\x00", "\x1b[31m", "\x07", "\ud800", "\udcff",
     "\U000e0041", "\U0001f468\u200d\U0001f469", "e\u0301", "\u0130", "\u0131", "\u00df", "\ufb01", "\u00b2", "\u0663",
@@ -35,14 +35,14 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def mutated(random: Random, text: str, words: Sequence[str], others: Sequence[str]) -> str:
-    """The text after one to four mutations; ``words`` are of its language, ``others`` texts of its kind."""
+    """The text after one to four mutations, with ``words`` of its language and ``others`` of its kind."""
     for _ in range(random.choice((1, 1, 1, 2, 2, 4))):
         text = random.choice(_MUTATIONS)(random, text, words, others)[:MOST]
     return text
 
 
 def nested(random: Random, pairs: Sequence[tuple[str, str]], inner: str) -> str:
-    """A text in brackets in brackets, sometimes deeper than Python recurses."""
+    """A text in nested brackets, sometimes beyond Python's recursion limit."""
     opening, closing = random.choice(pairs)
     depth = random.choice((1, 2, 3, 8, 30, 120, 300, 1_200, 1_200))
     return opening * depth + inner + closing * random.choice((depth, depth, depth - 1, 0))
@@ -119,7 +119,7 @@ _MUTATIONS: tuple[Callable[[Random, str, Sequence[str], Sequence[str]], str], ..
 
 
 def encoded(random: Random, text: str) -> bytes:
-    """The bytes of a text; of one in twenty some are wrong."""
+    """The bytes of a text; in one of twenty, some bytes are wrong."""
     content = text.encode("utf-8", "surrogatepass")
     if content and random.random() < 0.05:
         at = random.randrange(len(content))
@@ -131,7 +131,7 @@ def encoded(random: Random, text: str) -> bytes:
 
 
 def any_value(random: Random, known: Sequence[Any], depth: int = 0) -> Any:
-    """A value of any type; ``known`` are some of the same file."""
+    """A value of any type; ``known`` are values of the same file."""
     kind = random.randrange(10 if depth < 3 else 8)
     if kind < 3:
         return random.choice(known)
@@ -152,7 +152,7 @@ def any_value(random: Random, known: Sequence[Any], depth: int = 0) -> Any:
 
 
 def changed(random: Random, data: Any) -> Any:
-    """Plain values with one to four changes: other types, depths, keys, numbers of items."""
+    """Plain values with one to four changes of types, depths, keys or numbers of items."""
     data = _copied(data)
     for _ in range(random.choice((1, 1, 2, 4))):
         places = [*_places(data)]

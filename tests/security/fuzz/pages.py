@@ -1,4 +1,4 @@
-"""Pages at random: every directive and role, with options of its own and of others, inside other markup."""
+"""Random pages: every directive and role, with its own and other options, inside other markup."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
 ROLES = ("run", "gpu", "model", "size", "memory", "data")
-#: Options without which a directive computes for a minute.
+#: Options that keep a directive from computing for a minute.
 _NEEDED = {
     "verl-fit": {"sizes": "7B", "gpus": "8", "gpu": "H100"},
     "verl-fewest": {"sizes": "7B", "memory": "80"},
@@ -47,7 +47,7 @@ _AROUND = (
 
 @cache
 def snippets() -> tuple[str, ...]:
-    """The examples of the documentation and of the tests, without those that compute long."""
+    """The examples of the documentation and of the tests, without slow ones."""
     folders = (ROOT / "docs/snippets", ROOT / "tests/builds/snippets")
     return tuple(
         path.read_text("utf-8")
@@ -59,7 +59,7 @@ def snippets() -> tuple[str, ...]:
 
 @cache
 def _known_values() -> Mapping[str, tuple[str, ...]]:
-    """Of each option the values that the examples give it."""
+    """The values of each option in the examples."""
     found: dict[str, list[str]] = {}
     for text in snippets():
         for name, value in re.findall(r"^   :([a-z-]+): *(.*)$", text, re.MULTILINE):
@@ -95,7 +95,7 @@ def _directive(random: Random) -> tuple[str, str, list[tuple[str, str]], str]:
 
 
 def _settings(random: Random) -> str:
-    """A YAML body of verl's keys."""
+    """A YAML body with verl's keys."""
     keys = random.sample(_VERL_KEYS, random.choice((1, 2, 4)))
     if random.random() < 0.4:
         at, odd = random.randrange(len(keys)), random.choice(ODD).encode("utf-8", "replace").decode()
@@ -144,14 +144,14 @@ def _block(random: Random, suffix: str) -> str:
 
 
 def small_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the form offer few choices by default: all of them take a minute, and odd options leave the default."""
+    """Limit the default choices of the form: all of them take a minute, and invalid options use the default."""
     values = {"models": ("Qwen/Qwen2.5-7B",), "gpus": ("H100",), "counts": (8,), "responses": (1024,)}
     takes = tuple(replace(option, value=values[option.name]) for option in VerlWhatIf.takes)
     monkeypatch.setattr(VerlWhatIf, "takes", takes)
 
 
 def page(seed: int, number: int) -> tuple[str, str]:
-    """The name of a page and its text; one of five is MyST."""
+    """The name of a page and its text; one in five is MyST."""
     random = Random(f"page {seed} {number}")
     suffix = "md" if random.random() < 0.2 else "rst"
     blocks = []
@@ -184,5 +184,5 @@ def page(seed: int, number: int) -> tuple[str, str]:
 
 
 def bodies(seed: int, numbers: Sequence[int]) -> dict[str, str]:
-    """Pages by their names."""
+    """Pages by name."""
     return dict(page(seed, number) for number in numbers)

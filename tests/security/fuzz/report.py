@@ -1,4 +1,4 @@
-"""What the fuzzer did, at the end of the tests."""
+"""A report of the fuzzer at the end of the tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """By kind: how many inputs, the longest step in seconds of the processor, and the most memory."""
+    """By kind: the number of inputs, the longest step in seconds of processor time, and the most memory."""
     found: dict[str, tuple[int, float, int, float]] = {}
     for report in terminalreporter.stats.get("", ()):  # of the ends of tests
         for name, value in report.user_properties:

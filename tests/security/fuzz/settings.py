@@ -1,4 +1,4 @@
-"""The seed of the fuzzer, and how many inputs it makes of each kind."""
+"""The seed of the fuzzer, and the number of inputs of each kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMES = int(os.environ.get("VERL_FUZZ_TIMES", "1"))
 
 
 def chunks(*, quick: int, slow: int, by: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a test the numbers of its inputs: a few always, and all of them, divided, in ``make test-all``."""
+    """Give a test the numbers of its inputs: always a few, and all of them, in parts, in ``make test-all``."""
     total = slow * TIMES
     parts = [range(start, min(start + by, total)) for start in range(0, total, by)]
     cases = [pytest.param(range(quick), id="few")]

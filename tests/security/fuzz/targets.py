@@ -1,4 +1,4 @@
-"""What is done with each input, as the commands and a build do it, and what must hold whatever the input is."""
+"""The steps for each input, as in the commands and a build, and the conditions that must always hold."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.catalog.files import Directory
 
 TODAY = date(2026, 11, 22)
-#: Messages: with a place and a code, or about the command itself.
+#: Messages with a place and a code, or about the command itself.
 _MESSAGE = re.compile(
     r"(?:(?P<path>.+?):(?P<line>\d+):(?P<column>\d+): )?(?:ERROR|WARNING): \S.*\[verl\.\w+\]"
     r"|verl-resources: \S.*|… and \d+ more messages?; --verbose shows all"
@@ -41,7 +41,7 @@ _MESSAGE = re.compile(
 
 @dataclass
 class AnyRepository:
-    """A checkout of verl that has nearly everything, and a script of the fuzzer at each path."""
+    """A checkout of verl with nearly every commit, and a fuzzer's script at each path."""
 
     scripts: tuple[str, ...]
     shown: str = "verl"
@@ -67,7 +67,7 @@ class AnyRepository:
 def check_directories(
     files: Mapping[str, bytes], folder: Path, base: Directory, repository: AnyRepository
 ) -> None:
-    """Check and repair data directories; ``files`` are by their paths below the folder."""
+    """Check and repair data directories; ``files`` are by path below the folder."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, content in files.items():
         path = folder / name
@@ -140,7 +140,7 @@ def check_script(path: Path, text: str, number: int) -> None:
     for problem in read_overrides(text.split("\n"), Location("x")).problems:
         _check_problem(problem)
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    # What the commands make of settings takes longer than to read them.
+    # The commands take longer than reading the settings.
     if number % 3 == 0:
         run(["new", "--script", str(path), "--dry-run", "--format", "json"])
     elif number % 3 == 1:
@@ -168,7 +168,7 @@ def check_import(path: Path, content: bytes) -> None:
 
 
 def run(arguments: list[str]) -> None:
-    """Run a command in this process; it says what is wrong on lines that begin with a place."""
+    """Run a command in this process; its messages must begin with a place."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(arguments)
@@ -184,13 +184,13 @@ def run(arguments: list[str]) -> None:
 
 # -- pages
 
-#: What a text of a page may not become; it may be a value in quotes.
+#: Active content that a text must not become; it may be a quoted value.
 _ACTIVE = re.compile(r"<script>alert|<img src=x|\son\w+=['\"]?alert|href=\"javascript:")
 _LOCATED = re.compile(r"(?P<path>\S[^:]*):(?P<line>\d+)(?::\d+)?: (?:\w+: )")
 
 
 def check_warnings(warnings: Iterable[str], source: Path) -> None:
-    """Each problem of ours has a page and a line."""
+    """Check that each of our problems has a page and a line."""
     for warning in warnings:
         assert "Traceback" not in warning, warning
         if "[verl." in warning:
@@ -200,12 +200,12 @@ def check_warnings(warnings: Iterable[str], source: Path) -> None:
 
 
 def check_output(text: str, name: str) -> None:
-    """No text of the input is active on a page."""
+    """Check that no text of the input is active on a page."""
     if _ACTIVE.search(text) is None:
         return
     soup = BeautifulSoup(text, "html.parser")
     active = [tag for tag in soup.find_all(True) if any(key.startswith("on") for key in tag.attrs)]
     active += [tag for tag in soup.select("script, img") if "alert" in tag.text or tag.get("src") == "x"]
-    # docutils makes a link of an address that the author of a page writes out.
+    # docutils turns an address in the text of a page into a link.
     active += [tag for tag in soup.select("a[href^='javascript:']") if tag.text != tag["href"]]
     assert active == [], name

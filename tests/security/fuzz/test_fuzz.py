@@ -1,8 +1,8 @@
-"""Inputs at random: no traceback, a place for each problem, repairs that are done once, no text that acts on a page.
+"""Random inputs: no traceback, a place for each problem, idempotent repairs, no active text on a page.
 
-Real inputs are changed at random. ``VERL_FUZZ_SEED`` and ``VERL_FUZZ_TIMES`` choose others, and more of them:
-``VERL_FUZZ_SEED=7 VERL_FUZZ_TIMES=10 .venv/bin/python -m pytest tests/security/fuzz``. A failure names the input, which
-``VERL_FUZZ_SEED`` and its number make again.
+Real inputs are changed at random. ``VERL_FUZZ_SEED`` and ``VERL_FUZZ_TIMES`` select different and more inputs:
+``VERL_FUZZ_SEED=7 VERL_FUZZ_TIMES=10 .venv/bin/python -m pytest tests/security/fuzz``. A failure shows the input, which
+``VERL_FUZZ_SEED`` and its number reproduce.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sphinx_verl_resources.cli.data import read_data, registry_problems
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-#: Seconds of the processor that one step may take; a hundred times what any takes.
+#: The limit of processor time for a step, in seconds; a hundred times the usual time.
 LIMIT = 60
-#: Data files that are loaded together: most of the work of loading is that of the registries.
+#: The number of data files that are loaded together, because loading the registries is slow.
 TOGETHER = 60
 
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """End what does not end, wherever it is."""
+    """Stop a step that does not end."""
 
     def stop(*_: object) -> None:
         raise AssertionError(f"no end after {LIMIT} seconds of the processor")
@@ -48,7 +48,7 @@ def limited() -> Iterator[None]:
 
 @pytest.fixture
 def each(request, record_property) -> Iterator[Callable[[str, int, Callable[[], None]], None]]:
-    """A function that does one step of a kind, and names the input where it fails; it notes the longest step."""
+    """A function that runs a step of a kind, reports the input on failure, and records the longest step."""
     longest = (0.0, 0)
     count = 0
 
@@ -70,7 +70,7 @@ def each(request, record_property) -> Iterator[Callable[[str, int, Callable[[], 
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory) -> Directory:
-    """The registries of the package without those that take long to load."""
+    """The registries of the package, without slow ones."""
     folder = tmp_path_factory.mktemp("package")
     for name in REGISTRIES:
         if name != "analysis.yaml":
@@ -80,7 +80,7 @@ def base(tmp_path_factory) -> Directory:
 
 @pytest.fixture
 def _data_read_once(monkeypatch, tmp_path) -> None:
-    """The records of the package are the same for every script and log."""
+    """Load the records of the package only once for all scripts and logs."""
     data = read_data([])
     known = (data.registries, registry_problems(data))
     monkeypatch.setattr(new, "_registries", lambda directory: (known[0], [*known[1]]))
@@ -90,7 +90,7 @@ def _data_read_once(monkeypatch, tmp_path) -> None:
 
 
 def data_files(numbers: Sequence[int]) -> dict[str, bytes]:
-    """Files of data in several directories, since a directory has each registry once."""
+    """Data files in several directories, because a directory has each registry only once."""
     return {
         f"d{index // 22}/{name}": content
         for index, (name, content) in enumerate(inputs.data_file(SEED, number) for number in numbers)
@@ -153,7 +153,7 @@ RUNS = ("qwen2-5-7b-grpo-lora-1xh100", "qwen2-5-14b-grpo-lora-2xh100", "qwen3-8b
 
 @pytest.fixture
 def build_pages(new_project, monkeypatch) -> Callable[[dict[str, str]], None]:
-    """A function that builds pages and looks at the messages and at what they became."""
+    """A function that builds pages and checks the messages and the output."""
     pages.small_form(monkeypatch)
 
     def build(pages: dict[str, str]) -> None:
@@ -174,7 +174,7 @@ def build_pages(new_project, monkeypatch) -> Callable[[dict[str, str]], None]:
 
 
 def smallest(pages: dict[str, str], build: Callable[[dict[str, str]], None]) -> dict[str, str]:
-    """The half of a half of pages that still fails."""
+    """Bisect the pages that fail."""
     while len(pages) > 1:
         items = [*pages.items()]
         halves = (dict(items[: len(items) // 2]), dict(items[len(items) // 2 :]))
@@ -186,7 +186,7 @@ def smallest(pages: dict[str, str], build: Callable[[dict[str, str]], None]) -> 
 
 
 def fails(pages: dict[str, str], build: Callable[[dict[str, str]], None]) -> bool:
-    """Whether a build of the pages fails."""
+    """Return whether a build of the pages fails."""
     try:
         build(pages)
     except Exception:
