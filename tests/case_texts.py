@@ -1,4 +1,4 @@
-"""Files of cases, and what is read of them."""
+"""Read files of cases from texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests share: small data directories, and real Sphinx builds of small projects."""
+"""Shared fixtures: small data directories, and real Sphinx builds of small projects."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from sphinx_verl_resources.catalog.yaml_data import read_yaml
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.i18n import use_language
 
-# Tables of the command line are as wide as the terminal.
+# The command line's tables are as wide as the terminal.
 os.environ["COLUMNS"] = "100"
-# Helpers of tests lie beside them, and are no package.
+# Helpers are next to the tests and not in a package.
 sys.path.insert(0, str(Path(__file__).parent))
 from security.fuzz.report import pytest_report_header, pytest_terminal_summary  # noqa: F401  # hooks
 from themes import build_once
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# A busy machine is no error. `make test-all` tries more examples, with --hypothesis-profile=many.
+# A slow machine is not an error. `make test-all` tries more examples, with --hypothesis-profile=many.
 settings.register_profile("few", deadline=None, max_examples=20)
 settings.register_profile("many", deadline=None, max_examples=200)
 settings.load_profile("few")
 
-#: From here on a file is a registry; files of runs are smaller.
+#: Minimum size of a registry; run files are smaller.
 REGISTRY_BYTES = 5_000
-#: A run with the required fields only.
+#: A run with only the required fields.
 MINIMAL: dict[str, Any] = {
     "id": "a",
     "size": "7B",
@@ -68,7 +68,7 @@ MINIMAL: dict[str, Any] = {
     "train": "fsdp",
     "infer": {"engine": "vllm", "version": "0.8.3"},
 }
-#: A run about which no rule has anything to say.
+#: A run without a problem of any rule.
 GOOD: dict[str, Any] = {
     **MINIMAL,
     "added": date(2025, 7, 12),
@@ -85,7 +85,7 @@ MODELS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """A test never skips itself because something is missing: whoever leaves a package out has to say so."""
+    """Add ``--without``; a missing package fails a test unless this option lists it."""
     parser.addoption(
         "--without",
         action="append",
@@ -96,20 +96,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing is skipped for the lack of what is there."""
+    """Reject packages in ``--without`` that are installed."""
     for name in config.getoption("--without"):
         if importlib.util.find_spec(name):
             raise pytest.UsageError(f"--without {name}: {name} is installed; leave the option out")
 
 
 def pytest_collection_finish() -> None:
-    """The collector need not look again and again through what every test has been imported with."""
+    """Keep the garbage collector from scanning the imported modules again."""
     gc.freeze()
     gc.set_threshold(5_000, 20, 50)
 
 
 class _Compiled(BytecodeCache):
-    """Templates as Python has compiled them, for the length of a process."""
+    """A cache of compiled templates for the lifetime of a process."""
 
     def __init__(self) -> None:
         self.templates: dict[str, bytes] = {}
@@ -124,7 +124,7 @@ class _Compiled(BytecodeCache):
 
 @pytest.fixture(scope="session", autouse=True)
 def _templates_compiled_once() -> Iterator[None]:
-    """Themes and Sphinx's own templates do not change, and are a quarter of the work of a small build."""
+    """Compile templates of Sphinx and its themes once; they are a quarter of a small build's work."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (sphinx.jinja2glue, sphinx.util.template):
             environment = partial(SandboxedEnvironment, bytecode_cache=_Compiled())
@@ -134,7 +134,7 @@ def _templates_compiled_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _registries_parsed_once() -> Iterator[None]:
-    """Parsing the bundled registries is most of the work of a small test; equal bytes are parsed once a process."""
+    """Parse equal registries once per process, since parsing them is most of a small test's work."""
     parsed = lru_cache(maxsize=32)(read_yaml)
 
     def read(content: bytes, shown: str = "") -> Document:
@@ -150,13 +150,13 @@ def _registries_parsed_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def left_out(pytestconfig: pytest.Config) -> frozenset[str]:
-    """The modules that are missing on purpose."""
+    """Return the modules that ``--without`` leaves out."""
     return frozenset(pytestconfig.getoption("--without"))
 
 
 @pytest.fixture(scope="session")
 def needs(left_out: frozenset[str]) -> Callable[..., None]:
-    """Call it with the modules that a test needs; the test is skipped if one was left out."""
+    """Return a function that skips the test if one of the given modules was left out."""
 
     def need(*modules: str) -> None:
         if missing := left_out.intersection(modules):
@@ -166,19 +166,19 @@ def needs(left_out: frozenset[str]) -> Callable[..., None]:
 
 
 def of_size(**changes: Any) -> dict[str, Any]:
-    """The changes, with a model of the size class that they name, if they name no model."""
+    """Return the changes, with a model for their size class if they contain none."""
     model = MODELS.get(changes.get("size", ""))
     return {"model": model, **changes} if model else changes
 
 
 def run_text(**changes: Any) -> str:
-    """The text of a run file: the minimal one with changes; a value of ``...`` removes a key."""
+    """Return the minimal run file with changes; a value of ``...`` removes a key."""
     fields = {**MINIMAL, **of_size(**changes)}
     return yaml.safe_dump({key: value for key, value in fields.items() if value is not ...}, sort_keys=False)
 
 
 def good_run_text(**changes: Any) -> str:
-    """The text of a run file about which no rule has anything to say, but for the changes."""
+    """Return a run file that has no problem of any rule except through the changes."""
     fields = {**GOOD, **of_size(**changes)}
     return canonical_text({key: value for key, value in fields.items() if value is not ...})
 
@@ -190,7 +190,7 @@ class Data:
     path: Path
 
     def write(self, name: str, text: str | bytes) -> Path:
-        """Write a file, ``runs/a.yaml`` for example."""
+        """Write a file, for example ``runs/a.yaml``."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -201,23 +201,23 @@ class Data:
         return self.write(f"runs/{name}.yaml", run_text(id=name, **changes))
 
     def good_run(self, name: str, **changes: Any) -> Path:
-        """Write a run file about which no rule has anything to say, but for the changes."""
+        """Write a run file that has no problem of any rule except through the changes."""
         return self.write(f"runs/{name}.yaml", good_run_text(id=name, **changes))
 
     def load(self) -> Catalog:
-        """The catalog, with paths shown relative to the directory above."""
+        """Load the catalog, with paths shown relative to the parent directory."""
         base = self.path.parent
         directories = [configured_directory(self.path.name, base)]
         return Dataset(take_snapshot(bundled_directory(), directories, Location("conf.py"))).catalog
 
     def problems(self) -> list[str]:
-        """Every problem as it is printed."""
+        """Return every problem as printed."""
         return [str(problem) for problem in self.load().diagnostics]
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Data:
-    """An empty data directory called ``data``."""
+    """Return an empty data directory called ``data``."""
     folder = tmp_path / "data"
     (folder / "runs").mkdir(parents=True)
     return Data(folder)
@@ -225,7 +225,7 @@ def data(tmp_path: Path) -> Data:
 
 @dataclass
 class Build:
-    """What one build did."""
+    """The result of one build."""
 
     app: SphinxTestApp
     read: set[str]
@@ -237,17 +237,17 @@ class Build:
         return Path(self.app.outdir)
 
     def text(self, name: str) -> str:
-        """An output file."""
+        """Return the text of an output file."""
         return (self.out / name).read_text("utf-8")
 
     def soup(self, name: str = "index.html") -> BeautifulSoup:
-        """An HTML page."""
+        """Return a parsed HTML page."""
         from bs4 import BeautifulSoup
 
         return BeautifulSoup(self.text(name), "html.parser")
 
     def rows(self, section: str, name: str = "index.html") -> list[list[str]]:
-        """The cells of the table in a section, without marks; the header row comes first."""
+        """Return the cells of the table in a section, without marks, header row first."""
         found = self.soup(name).find(id=section)
         assert found is not None, f"no section {section}"
         return [
@@ -281,7 +281,7 @@ class Project:
         return self
 
     def build(self, builder: str = "html", *, parallel: int = 0, fresh: bool = False, **conf: Any) -> Build:
-        """Build with the settings given once more; the environment is kept between calls."""
+        """Build with the given settings; the environment is kept between calls."""
         self.conf.update(conf)
         self.needs(self.conf.get("html_theme", "alabaster"))
         if any(self.path.rglob("*.md")):
@@ -303,14 +303,14 @@ class Project:
             app.build()
         finally:
             app.cleanup()
-            use_language("en")  # whatever follows in this process
+            use_language("en")  # for everything later in this process
         lines = re.sub(r"\x1b\[[0-9;]*m", "", warning.getvalue()).splitlines()
         return Build(app, read, [line for line in lines if line.strip()])
 
 
 @pytest.fixture
 def project(tmp_path: Path, left_out: frozenset[str], needs: Callable[..., None]) -> Project:
-    """A project on the bundled dataset; its directory is beside the one of ``data``."""
+    """Return a project with the bundled dataset; its directory is next to ``data``."""
     folder = tmp_path / "docs"
     folder.mkdir()
     return Project(folder, left_out, needs)
@@ -320,7 +320,7 @@ def project(tmp_path: Path, left_out: frozenset[str], needs: Callable[..., None]
 def new_project(
     tmp_path_factory: pytest.TempPathFactory, left_out: frozenset[str], needs: Callable[..., None]
 ) -> Callable[[str], Project]:
-    """A function that makes a project for many tests, in a folder of this name in one of its own."""
+    """Return a function that creates a project for many tests, in a named folder inside a new one."""
 
     def make(name: str) -> Project:
         folder = tmp_path_factory.mktemp("project") / name
@@ -332,7 +332,7 @@ def new_project(
 
 @pytest.fixture(scope="session")
 def hardware_page(root: Path) -> str:
-    """docs/hardware.rst with a form of few choices: the whole one takes a minute."""
+    """Return docs/hardware.rst with a form of few choices, since the complete one takes a minute."""
     source = (root / "docs" / "hardware.rst").read_text("utf-8")
     form = ".. verl-what-if::\n"
     assert form in source
@@ -344,8 +344,8 @@ def hardware_page(root: Path) -> str:
 def documentation(
     tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]
 ) -> Callable[..., Path]:
-    """A function: this documentation built in a theme, once for all processes that run tests."""
-    # Processes of pytest-xdist have a folder each, side by side.
+    """Return a function that builds this documentation in a theme, once for all test processes."""
+    # Each process of pytest-xdist has a folder next to the others.
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "popen-gw" in base.name else base) / "documentation"
 
@@ -358,31 +358,31 @@ def documentation(
 
 @pytest.fixture
 def own(project: Project, data: Data) -> Project:
-    """A project on the data directory of the test."""
+    """Return a project with the data directory of the test."""
     project.conf["verl_resources_data"] = ["../data"]
     return project
 
 
 @pytest.fixture(scope="session")
 def published() -> list[dict[str, str]]:
-    """The twelve rows of verl's page as it stood on 2026-08-22, in its order."""
+    """Return the twelve rows of verl's page of 2026-08-22, in its order."""
     with (ROOT / "tests" / "published_rows.csv").open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """The top of the checkout."""
+    """Return the root of the checkout."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
 def make_run_text() -> Callable[..., str]:
-    """For tests that need the text of a run file."""
+    """Return ``run_text``."""
     return run_text
 
 
 @pytest.fixture(scope="session")
 def make_good_run_text() -> Callable[..., str]:
-    """For tests that need the text of a run file about which ``check`` has nothing to say."""
+    """Return ``good_run_text``."""
     return good_run_text

@@ -1,8 +1,8 @@
-"""Changes of the data of the project in ``builds/every_use``, and the pages that show each."""
+"""Changes of the data of the project in ``builds/every_use``, and the pages that each one affects."""
 
 from __future__ import annotations
 
-#: Pages by what they use.
+#: Pages by the data that they use.
 RUN_A7 = {
     "downloads",
     "runs",
@@ -13,7 +13,7 @@ RUN_A7 = {
     "memory-run",
     "memory-drawn",
 }
-#: Those that show of it only what is in their columns.
+#: Pages that show only the data in their columns.
 ONLY_COLUMNS = {"runs", "runs-7b", "runs-setting", "runs-peak"}
 RUN_C3 = {"downloads", "runs", "runs-3b", "runs-details"}
 RUN_D05 = {"downloads", "runs", "runs-card", "runs-model"}
@@ -46,8 +46,8 @@ MODEL = "own/Used-1B"
 DTYPE = "actor_rollout_ref.actor.fsdp_config.model_dtype"
 SHOWN_KEY = "actor_rollout_ref.rollout.gpu_memory_utilization"
 
-#: By a name for it, what happens in each file, and which pages use that. A pair of texts is replaced in the file,
-#: one text takes the place of the file or is added to it after "+", None deletes it.
+#: Changes by name: the edit of each file, and the pages that use it. In a pair, the second text replaces the first.
+#: A single text replaces the file, or is appended to it if it begins with "+". None deletes the file.
 CHANGES = {
     # runs
     "run edited": ({"data/runs/a7.yaml": ("max_batch: 16", "max_batch: 17")}, RUN_A7 - {"runs-setting", "runs-peak"}),
@@ -134,7 +134,7 @@ CHANGES = {
         {"data/analysis.yaml": "+trade_offs:\n  - {name: gpus, change: More, gain: a, cost: b}\n"}, {"trade-offs"},
     ),
     "a comment in the analysis": ({"data/analysis.yaml": "+# For people.\n"}, set()),
-    "analysis deleted": ({"data/analysis.yaml": None}, set()),  # it said what the package says
+    "analysis deleted": ({"data/analysis.yaml": None}, set()),  # it equals the package's
     # keys of verl
     "key edited that no page shows": ({"data/config_keys.yaml": ("Nothing", "Something")}, set()),
     "key added that a page shows": (
@@ -158,7 +158,7 @@ CHANGES = {
 
 
 def apply(changes, folder):
-    """Make changes as they are written above."""
+    """Apply changes of the form above."""
     for name, change in changes.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Data files, rules and hints that the test of doubling makes at two sizes."""
+"""Data files, rules and hints of two sizes, for the test of doubling."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ RUN = {
     "train": "fsdp",
     "infer": {"engine": "vllm", "version": "0.8.3"},
 }
-#: By name: the smaller size, and what makes the work on an input of a size.
+#: The smaller size by name, and the function that returns the work for an input of a size.
 KINDS: dict[str, tuple[int, Callable[[int], Callable[[], object]]]] = {}
 
 
 def kind(size: int) -> Callable[..., Any]:
-    """Note a kind of input, with the number of its parts."""
+    """Register a kind of input with its number of parts."""
 
     def note(make: Callable[[int], Callable[[], object]]) -> Any:
         KINDS[make.__name__] = size, make
@@ -74,7 +74,7 @@ def record() -> Run:
 
 
 def entries(n: int, **changes: Any) -> SimpleNamespace:
-    """A context with many runs of one kind."""
+    """Return a context with many runs of one kind."""
     one = source(run_text(RUN))
     runs = tuple(
         RunEntry(
@@ -268,7 +268,7 @@ def ref_of_digits(n):
 
 @kind(1200)
 def places_of_settings(n):
-    """Each key of a long mapping is looked up for its message."""
+    """Look up the place of each key of a long mapping for its message."""
     document = read_yaml(("settings:\n" + "".join(f"  a.b{i}: 1\n" for i in range(n))).encode())
     return lambda: [document.key_place(("settings", f"a.b{i}")) for i in range(n)]
 
@@ -318,7 +318,7 @@ def aliases_long(n):
 
 @kind(200)
 def aliases_and_names(n):
-    """Both the letters of a name and the names that it may mean."""
+    """Double both the letters of a name and the names that it may mean."""
     known = [f"{'ab' * (n // 2)} {i}" for i in range(200)]
     return lambda: nearest("ba" * (n // 2) + " 4", known)
 
@@ -338,7 +338,7 @@ def problems_of_many_files(n):
 
 @kind(4)
 def renames_of_runs(n):
-    """Each run that is renamed is looked for in all others: cheap where it is not named."""
+    """Search all other runs for each renamed one, which is fast if they do not contain its name."""
     sources = [source(run_text({**RUN, "id": f"a{i}"})) for i in range(50 * n)]
     return lambda: [renames._referring(one, "a-run-of-another-name", "b") for one in sources]
 
@@ -353,7 +353,7 @@ def runs_of_unknown_gpus(n):
 
 @kind(1200)
 def aliases_repeated(n):
-    """Files of GPUs that inherit names."""
+    """Return files of GPUs that inherit names."""
     text = gpus_text(1, n)
     files = registry(GPUS, text).registries[GPUS] * 2
     snapshot = Snapshot((), {**dict.fromkeys(REGISTRIES, ()), GPUS: files})

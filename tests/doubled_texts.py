@@ -1,4 +1,4 @@
-"""Scripts, logs and pages that the test of doubling makes at two sizes."""
+"""Scripts, logs and pages of two sizes, for the test of doubling."""
 
 from __future__ import annotations
 
@@ -258,12 +258,12 @@ KINDS.update({f"page_{name}": item for name, item in PAGES.items()})
 
 
 def substitution_of_links(n):
-    """As many links in a substitution as uses of it."""
+    """Return a page with as many links in a substitution as uses of it."""
     return page(0, "|a|\n", ".. |a| replace:: " + "a@b.de " * n + "\n\n")[1](n)
 
 
 def rows_that_differ(n):
-    """Each row of a page is compared with runs that are like no other row."""
+    """Compare each row of a page with runs that match no other row."""
     from sphinx_verl_resources.intake.page import Known, differences, read_page
 
     known = Known(bundled(GPUS), bundled(ARCHITECTURES), {}, None)

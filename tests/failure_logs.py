@@ -1,4 +1,4 @@
-"""Logs of runs that ran out of memory, from the descriptions in tests/intake/failures.yaml."""
+"""Logs of runs that ran out of memory, generated from tests/intake/failures.yaml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP = "(TaskRunner pid=41) step:2 - perf/max_memory_allocated_gb:59.4 - timing_
 
 
 def frames(names):
-    """Two lines for each function, as Python prints them."""
+    """Return two lines for each function, as Python prints them."""
     for number, name in enumerate(names, 100):
         file, _, function = name.rpartition(":")
         yield f'  File "/opt/lib/{file}", line {number}, in {function}'
@@ -25,7 +25,7 @@ def frames(names):
 
 
 def driver_log(case):
-    """The end of a run as its driver prints it: with the traceback of the worker in that of the driver."""
+    """Return the end of a run as printed by its driver: the worker's traceback inside the driver's."""
     error = case.get("error", T1)
     kind = error.partition(":")[0].rpartition(".")[2]
     yield "Error executing job with overrides: ['trainer.nnodes=1']"
@@ -41,7 +41,7 @@ def driver_log(case):
 
 
 def engine_log(case):
-    """The end of an engine, which prints its own traceback after the server's name and a time."""
+    """Return the end of an engine, which prints its traceback after the server's name and a time."""
     front = (
         "(vLLMHttpServer pid=70) \x1b[36m(EngineCore_DP0 pid=71)\x1b[0;0m ERROR 06-12 10:20:30 [core.py:843] "
     )

@@ -1,4 +1,4 @@
-"""Programs and Sphinx extensions that lie beside the package, as modules."""
+"""Import programs and Sphinx extensions outside the package as modules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def module_at(path: Path) -> ModuleType:
-    """Import a file that is in no package."""
+    """Import a file that is not in a package."""
     spec = spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look names up
+    sys.modules[spec.name] = module  # its dataclasses look up names there
     spec.loader.exec_module(module)
     return module

@@ -1,17 +1,17 @@
-"""Qwen2.5-7B in figures, and settings and releases that tests of its estimate share."""
+"""Figures of Qwen2.5-7B, and settings and releases that tests of its estimate share."""
 
 from __future__ import annotations
 
-#: Width of the residual stream, of the MLP and of all keys; layers, attention heads, entries of the vocabulary.
+#: Width of the residual stream, the MLP and all keys; layers, attention heads, size of the vocabulary.
 H, F, KEYS, LAYERS, HEADS, V = 3584, 18_944, 4 * 128, 28, 28, 152_064
-#: Parameters: all of them, those of a layer, of the head or the embedding, and outside the layers.
+#: Parameters: in total, of a layer, of the head or the embedding, and outside the layers.
 P, U, HEAD = 7_615_616_512, 233_057_792, V * H
 R = 2 * HEAD + H
-#: Of adapters of rank 32: 32 × (in + out) over the seven matrices of 28 layers.
+#: Parameters of adapters of rank 32: 32 × (in + out) over the seven matrices of 28 layers.
 ADAPTERS = 80_740_352
 #: Tokens of a micro-batch on every GPU.
 T = 16_384
-#: Long enough a step for many full micro-batches.
+#: Tokens of a step with many full micro-batches.
 FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "rollout.enforce_eager": True}
 FSDP2 = {**FULL, "actor.strategy": "fsdp2"}
 LORA = {**FULL, "model.lora_rank": 32}

@@ -1,4 +1,4 @@
-"""The page "Architecture" says what is so: layers, and what Sphinx's events call."""
+"""The page "Architecture" is true: layers, and the functions that Sphinx's events call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def package(root) -> Path:
 
 
 def imports_of(path: Path, package: Path) -> set[tuple[str, str]]:
-    """Pairs of ("inside" or "outside", name) that a module imports anywhere, for types or not."""
+    """Return pairs of ("inside" or "outside", name) for all imports of a module, including type checks."""
     found: set[tuple[str, str]] = set()
     parts = path.relative_to(package).with_suffix("").parts
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -82,7 +82,7 @@ def test_what_is_drawn_is_used(modules, package):
 
 
 def modules_imported(package: Path) -> dict[str, set[str]]:
-    """By module of the package, the modules that it imports anywhere, for types or not; the root left out."""
+    """Return each module's imports from the package, including type checks, without the root."""
     names = {}
     for path in package.rglob("*.py"):
         parts = path.relative_to(package).with_suffix("").parts
@@ -97,16 +97,16 @@ def modules_imported(package: Path) -> dict[str, set[str]]:
                 stem = ".".join(filter(None, base))
                 targets |= {f"{stem}.{a.name}" if f"{stem}.{a.name}" in names else stem for a in node.names}
         found[name] = targets & names.keys() - {name, ""}
-    del found[""]  # the version, which others import, and setup()
+    del found[""]  # the version, which other modules import, and setup()
     return found
 
 
 def test_imports_have_no_circle(package):
-    TopologicalSorter(modules_imported(package)).prepare()  # raises CycleError, which names the circle
+    TopologicalSorter(modules_imported(package)).prepare()  # raises CycleError with the cycle
 
 
 def test_imports_go_down_only(drawn):
-    """``__init__`` is at the top, for its version is imported from below."""
+    """``__init__`` is at the top; lower layers import its version."""
     rows = {name: index for index, layer in enumerate(drawn["layers"]) for name in layer["modules"]}
     for layer in drawn["layers"]:
         for name, module in layer["modules"].items():

@@ -1,4 +1,4 @@
-"""The comparison of ``make benchmark``: all ways show the same, and the page says what the figures say."""
+"""The comparison of ``make benchmark``: all ways show the same, and the page agrees with the figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 
 pytestmark = pytest.mark.slow
 
-#: Seconds with which every aim is met, by comparison, way and number of runs.
+#: Seconds that meet every aim, by comparison, way and number of runs.
 GOOD = {
     ("full", "no table"): {100: 0.5, 1000: 0.5},
     ("full", "list-table"): {100: 1.0, 1000: 4.0},
@@ -27,7 +27,7 @@ GOOD = {
 
 @pytest.fixture
 def module(monkeypatch, root):
-    """A function: a module of the benchmarks or of the documentation, by name."""
+    """Return a function that returns a module of the benchmarks or the documentation by name."""
     monkeypatch.syspath_prepend(str(root / "tests" / "benchmarks"))
     monkeypatch.syspath_prepend(str(root / "docs" / "_ext"))
     return importlib.import_module
@@ -35,7 +35,7 @@ def module(monkeypatch, root):
 
 @pytest.fixture
 def verdicts(module):
-    """A function: by aim, what is found of it where some figures differ from the good ones."""
+    """Return a function that returns the verdict on each aim, with some figures changed."""
 
     def of_figures(changes):
         seconds = {key: {**own, **changes.get(key, {})} for key, own in GOOD.items()}

@@ -1,4 +1,4 @@
-"""What ``make dist`` makes of the project, and what it refuses."""
+"""The results and errors of ``make dist``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tool(root):
 
 @pytest.fixture
 def hook(root, monkeypatch):
-    """The hook in a copy of the project; hatchling is there only while a distribution is built."""
+    """Return the hook in a copy of the project; hatchling is installed only during a build."""
     interface = ModuleType("hatchling.metadata.plugin.interface")
     interface.MetadataHookInterface = SimpleNamespace
     monkeypatch.setitem(sys.modules, interface.__name__, interface)
@@ -41,7 +41,7 @@ def hook(root, monkeypatch):
 
 @pytest.fixture
 def metadata(hook, tmp_path):
-    """A function: what the hook makes of a README."""
+    """Return a function that returns the hook's metadata for a README."""
 
     def of(text):
         (tmp_path / "README.md").write_text(text, "utf-8")
@@ -54,7 +54,7 @@ def metadata(hook, tmp_path):
 
 @pytest.fixture
 def packed(tool, tmp_path):
-    """A function: a folder with both distributions, of some files and metadata."""
+    """Return a function that creates a folder with both distributions, with given files and metadata."""
 
     def of(names, text=METADATA, information=None):
         with ZipFile(tmp_path / "a.whl", "w") as wheel:
@@ -73,7 +73,7 @@ def packed(tool, tmp_path):
 
 @pytest.fixture(scope="module")
 def names(root, tool):
-    """The files of a good wheel."""
+    """Return the files of a valid wheel."""
     return [
         f"{target}/{path.relative_to(root / source).as_posix()}"
         for source, target in tool.FOLDERS.items()
@@ -132,9 +132,9 @@ def test_good_distributions(tool, packed, names):
 @pytest.mark.parametrize(
     ("added", "removed", "problem"),
     [
-        ("sphinx_verl_resources/data/schema/run.json", "", "run.json does not belong into the wheel"),
-        ("tests/test_a.py", "", "tests/test_a.py does not belong into the wheel"),
-        ("data/gpus.yaml", "", "data/gpus.yaml does not belong into the wheel"),
+        ("sphinx_verl_resources/data/schema/run.json", "", "run.json does not belong in the wheel"),
+        ("tests/test_a.py", "", "tests/test_a.py does not belong in the wheel"),
+        ("data/gpus.yaml", "", "data/gpus.yaml does not belong in the wheel"),
         ("", "sphinx_verl_resources/data/gpus.yaml", "data/gpus.yaml is missing"),
         ("", "sphinx_verl_resources/py.typed", "py.typed is missing"),
     ],
@@ -152,7 +152,7 @@ def test_contents(tool, packed, names, added, removed, problem):
     [
         (METADATA.replace("Project-URL", "Keywords"), "no Project-URL; run make dist"),
         (METADATA.replace("Version: 0.1.0", "Version: one"), "metadata: 'one' is invalid for 'version'"),
-        (METADATA + "![A](docs/a.png)", "README.md: 'docs/a.png' leads nowhere on an index"),
+        (METADATA + "![A](docs/a.png)", "README.md: the link 'docs/a.png' is broken on an index"),
         (
             METADATA.replace("text/markdown", "text/html"),
             "metadata: 'description-content-type' must be one of",

@@ -1,4 +1,4 @@
-"""Docstrings: their examples give what they say, and those of functions begin with an imperative verb."""
+"""Docstrings: examples are right, and docstrings of functions begin with an imperative verb."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FUNCTIONS = [
     for node in ast.walk(ast.parse(path.read_text("utf-8")))
     if isinstance(node, ast.FunctionDef) and ast.get_docstring(node)
 ]
-#: Words that begin a description, and no instruction.
+#: Words that begin a description rather than an instruction.
 NO_VERBS = {"A", "An", "The", "One", "All", "Every", "Each", "This", "That", "What", "Whether", "How", "True"}
 
 

@@ -1,4 +1,4 @@
-"""What the guides print is what a reader gets."""
+"""Readers get the output that the guides show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_nothing_is_said_while_it_is_built(documentation, builder):
 @pytest.mark.parametrize(
     ("guide", "name", "mistake"),
     [
-        ("README.md", "qwen3-8b-grpo-4xh800", ("", "")),  # copied, and the id not changed yet
+        ("README.md", "qwen3-8b-grpo-4xh800", ("", "")),  # copied, and the id is not changed yet
         ("docs/contributing-a-run.rst", "qwen2-5-7b-grpo-2xh100", ("model:", "modle:")),
         ("docs/messages.rst", "qwen2-5-7b-grpo-2xh100", ("H100", "H1000")),
     ],
@@ -42,7 +42,7 @@ def test_messages(root, data, guide, name, mistake):
 
 @pytest.fixture
 def readme(root):
-    """A function: the examples of the README in a language."""
+    """Return a function that returns the examples of the README in a language."""
     text = (root / "README.md").read_text("utf-8")
     return lambda language: re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
@@ -62,7 +62,7 @@ def test_the_readme_builds_as_typed(readme, project):
 
 
 def test_the_readme_builds_with_own_runs(readme, project, root):
-    """Of the size classes, the page has those with a run."""
+    """The page has only the size classes with a run."""
     (conf,) = readme("python")
     project.conf.update(configuration(conf.replace("# verl_", "verl_")))
     (folder,) = project.conf["verl_resources_data"]
@@ -85,7 +85,7 @@ def test_example_of_an_analysis(root, data):
 
 
 def test_what_the_estimator_page_says_of_its_misses():
-    """Prose names the misses; when one goes away or turns round, the sentence has to go too."""
+    """If a miss disappears or changes direction, the sentence about it must be removed."""
     facts = read_data([]).registries
     cases = {entry.case.id: entry.case for entry in read_data([]).cases.entries}
     scores = {name: score(case, facts) for name, case in cases.items()}
@@ -101,7 +101,7 @@ def test_what_the_estimator_page_says_of_its_misses():
 
 
 def test_what_the_estimator_page_says_of_the_closed_form(root, monkeypatch):
-    """It names the logs on which the closed form is better and worse, given the same bytes a logit."""
+    """The page lists the logs on which the closed form is better and worse, with equal bytes per logit."""
     monkeypatch.syspath_prepend(root / "docs/_ext")
     closed_form = import_module("closed_form").closed_form
     found = read_data([])
@@ -121,7 +121,7 @@ def test_what_the_estimator_page_says_of_the_closed_form(root, monkeypatch):
         lead[each] = sum(closed - computed for closed, computed in errors) / len(errors)
     sizes = {model.split("-")[1]: judged for model, judged in better.items()}
     assert sizes == {"0.5B": {True}, "3B": {True, False}, "7B": {True}, "32B": {False}, "72B": {True}}
-    # Most of the lead in the table, the traced closed form against the fitted estimator, is the fit.
+    # The fit explains most of the lead in the table of the fitted estimator over the traced closed form.
     errors = [abs(closed_form(item.estimate) / item.observed - 1) - abs(item.deviation) for item in logs]
     assert max(lead.values()) < sum(errors) / len(errors) / 2
 

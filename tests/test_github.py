@@ -1,4 +1,4 @@
-"""What GitHub reads: the issue forms, and the workflow that publishes a release."""
+"""Files that GitHub reads: the issue forms, and the workflow that publishes a release."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from sphinx_verl_resources.catalog.models.run import Evidence, Infer, Measured, 
 from sphinx_verl_resources.catalog.names import TAGS, TRAIN_BACKENDS
 from sphinx_verl_resources.cli.main import build_parser
 
-#: Of each type of item, the attributes that GitHub demands and the others that it knows.
+#: For each type of item, the attributes that GitHub requires and the others that it knows.
 ATTRIBUTES = {
     "markdown": ({"value"}, set()),
     "input": ({"label"}, {"description", "placeholder", "value"}),
     "textarea": ({"label"}, {"description", "placeholder", "value", "render"}),
     "dropdown": ({"label", "options"}, {"description", "multiple", "default"}),
 }
-#: Fields of a run file that whoever writes it out of an issue knows without asking.
+#: Fields of a run file that need no question in the issue form.
 NOT_ASKED = {"id", "size", "label", "kind", "added"}
 PINNED = r"[\w-]+/[\w/-]+@[0-9a-f]{40}"
 
 
 @pytest.fixture
 def form(root):
-    """A function: an issue form."""
+    """Return a function that returns an issue form."""
     return lambda name: yaml.safe_load((root / f".github/ISSUE_TEMPLATE/{name}.yml").read_text("utf-8"))
 
 
 @pytest.fixture
 def questions(form):
-    """A function: the items of a form that are answered, by their ids."""
+    """Return a function that returns the answerable items of a form by id."""
     return lambda name: {item["id"]: item for item in form(name)["body"] if "id" in item}
 
 
@@ -88,7 +88,7 @@ def test_words_to_choose_from_are_named(questions, name, field):
 
 
 def test_answers_make_a_run_file(questions, data):
-    """The examples in the fields, one below the other, are a file that the check takes."""
+    """The examples in the fields, one below the other, form a file that passes the check."""
     lines = ["id: a", "size: 7B"]
     for name, item in questions("run").items():
         attributes = item["attributes"]

@@ -1,7 +1,7 @@
-"""Every message has a code, a place and a remedy: what the source says where it makes one.
+"""Every message has a code, a place and a remedy in the source.
 
-A remedy is a hint, or words in the message itself that say what to write. The code has one too, in the list of
-messages; where that only sends back to the message, the message must say it.
+A remedy is a hint, or an instruction in the message. The list of messages also has a remedy for each code; if
+that one only refers to the message, the message must contain an instruction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "sphinx_verl_resources"
 
 
 class Shape(NamedTuple):
-    """The positions of what a function that reports a problem takes; None where it takes no such thing."""
+    """The positions of the arguments of a function that reports a problem; None if it has no such argument."""
 
     message: int
     code: int | None
@@ -30,7 +30,7 @@ class Shape(NamedTuple):
 
 
 def shapes() -> dict[str, dict[str, Shape]]:
-    """Every function that takes a message and a code or remedy, by its name and the module that defines it."""
+    """Return every function that takes a message and a code or remedy, by name and module."""
     found: dict[str, dict[str, Shape]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -41,13 +41,13 @@ def shapes() -> dict[str, dict[str, Shape]]:
                 if "message" in names and {"code", "remedy", "hint"} & set(names):
                     is_method = len(plain) < len(node.args.args)
                     found.setdefault(node.name, {})[str(path)] = shape(names, needed, is_method)
-    # The field of the class comes before its methods.
+    # The fields of the class come before its methods.
     found["Diagnostic"] = {"": shape(["place", "code", "message", "remedy"], ["code"], False)}
     return found
 
 
 def shape(names: list[str], needed: list[str], is_method: bool) -> Shape:
-    """The positions of parameters; a code that has a default need not be given."""
+    """Return the positions of parameters; a code with a default is optional."""
 
     def position(*wanted: str) -> int | None:
         return next((index for index, name in enumerate(names) if name in wanted), None)
@@ -58,11 +58,11 @@ def shape(names: list[str], needed: list[str], is_method: bool) -> Shape:
 
 
 SHAPES = shapes()
-#: Words of a message that say what to write.
+#: Words of a message that contain an instruction.
 SAYS = re.compile(
-    r"; \S|\b(expected|must|name|write|say|needs|(?:go|goes) with|either|whole number|a number|true or false)\b"
+    r"; \S|\b(expected|must|name|set|write|say|needs|requires|(?:go|goes) with|either|whole number|a number|true or false)\b"
 )
-#: Variables that hold a whole message, to which something is put in front.
+#: Variables that contain a whole message, to which a prefix is added.
 HANDED_ON = {"error", "problem", "text", "what", "message"}
 
 
@@ -79,14 +79,14 @@ class Call(NamedTuple):
         return f"{self.path}:{self.node.lineno}: {ast.unparse(self.node)}"
 
     def argument(self, position: int | None, keyword: str) -> ast.expr | None:
-        """What is given at a position or under a keyword; a starred argument includes all after it."""
+        """Return the argument at a position or keyword; a starred argument includes all after it."""
         for index, argument in enumerate(self.node.args):
             if index == position or (isinstance(argument, ast.Starred) and position is not None):
                 return argument
         return next((item.value for item in self.node.keywords if item.arg == keyword), None)
 
     def text(self, expression: ast.expr | None) -> str:
-        """The fixed words of an expression; a variable is looked up in the function around it."""
+        """Return the fixed words of an expression; look up variables in the enclosing function."""
         if isinstance(expression, ast.Name):
             values = [
                 node.value
@@ -97,7 +97,7 @@ class Call(NamedTuple):
                     for t in node.targets
                 )
             ]
-            # The words of every value that the variable may have; what is handed on is tested where it is made.
+            # The words of every possible value of the variable; a parameter is tested at the caller.
             return " ".join(map(self.text, values)) or "; handed on"
         if isinstance(expression, ast.JoinedStr):
             *_, last = expression.values
@@ -113,9 +113,9 @@ class Call(NamedTuple):
 
 
 def shape_of(call: ast.Call, path: Path) -> Shape | None:
-    """What the function or method takes that is called: the one of the same module, or else of another."""
+    """Return the shape of the called function or method, from the same module or another one."""
     owner, _, name = ast.unparse(call.func).rpartition(".")
-    by_module = SHAPES.get(name, {}) if owner not in {"nodes", "objects"} else {}  # modules with such names
+    by_module = SHAPES.get(name, {}) if owner not in {"nodes", "objects"} else {}  # modules have these names
     if str(path) in by_module or not by_module or name.startswith("_"):
         return by_module.get(str(path))
     alike = [known for known in by_module.values() if known.is_method is bool(owner)]
@@ -124,7 +124,7 @@ def shape_of(call: ast.Call, path: Path) -> Shape | None:
 
 
 def calls() -> list[Call]:
-    """Every call in the package that makes a message."""
+    """Return every call in the package that creates a message."""
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
@@ -198,7 +198,7 @@ def test_every_code_says_what_it_means_and_what_to_do(code):
         assert text.endswith(".")
 
 
-#: What prints past the codes: Sphinx' and Python's own loggers, docutils' reporters.
+#: Ways to print without a code: loggers of Sphinx and Python, reporters of docutils.
 PAST = re.compile(
     r"\b(?:sphinx\.util import logging|import logging|import warnings|warnings\.warn|reporter\.(?:info|warning|error|severe)|system_message\("
     r"|directive_error|DirectiveError|SphinxError|ExtensionError|create_warning)"
@@ -209,7 +209,7 @@ def test_no_message_passes_by_the_codes():
     found = [
         f"{path.name}: {match[0]}"
         for path in sorted(PACKAGE.rglob("*.py"))
-        # What a typed page is read with logs nothing: docutils hands its remarks over.
+        # Reading a hand-typed page logs nothing, since docutils returns its messages.
         if path.name != "logs.py" and path.parent.name != "intake"
         for match in [PAST.search(re.sub(r'"""[\s\S]*?"""', "", path.read_text("utf-8")))]
         if match
@@ -217,14 +217,14 @@ def test_no_message_passes_by_the_codes():
     assert found == []
 
 
-#: What Sphinx calls, and what it may raise; anything else that is raised becomes a traceback.
+#: Functions that Sphinx calls, and their allowed exceptions; others would print a traceback.
 CALLED_BY_SPHINX = {"sphinx_ext", "views", "query", "breakdown"}
 RAISED = {
-    "NoAnswerError",  # which directives and roles report
+    "NoAnswerError",  # directives and roles report it
     "NotImplementedError",
-    "TypeError",  # a fingerprint of what has none: a mistake of the program
+    "TypeError",  # a fingerprint of an unsupported type: a bug
     "nodes",  # nodes.SkipNode, by which a visitor leaves its node
-    "found",  # a NoAnswerError that the domain has kept
+    "found",  # a NoAnswerError kept by the domain
 }
 
 

@@ -1,4 +1,4 @@
-"""The package as a whole: lazy, typed, tidy, and the same in all its places."""
+"""The package as a whole: lazy, typed, tidy and consistent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import sphinx_verl_resources
 
-#: Those of https://keepachangelog.com/en/1.1.0/, in the order in which they are listed.
+#: The kinds of changes of https://keepachangelog.com/en/1.1.0/, in its order.
 KINDS_OF_CHANGES = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 
 
@@ -34,7 +34,7 @@ def test_version_is_that_of_the_distribution():
 
 
 def test_the_version_has_one_place(root):
-    """The package has it; its metadata, this documentation and the newest release of the changelog follow."""
+    """The version is in the package; metadata, documentation and the newest release in the changelog follow."""
     values = {"__file__": str(root / "docs/conf.py")}
     exec((root / "docs/conf.py").read_text("utf-8"), values)
     assert values["version"] == values["release"] == sphinx_verl_resources.__version__
@@ -46,7 +46,7 @@ def test_the_version_has_one_place(root):
 
 
 def test_form_of_the_changelog(root):
-    """It has the headings of Keep a Changelog: releases, the newest first, and kinds of changes, each once."""
+    """It has the headings of Keep a Changelog: releases, newest first, and kinds of changes, each once."""
     _, *versions = re.split(r"^## ", (root / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)
     headings = [section.splitlines()[0] for section in versions]
     released = [heading for heading in headings if heading != "Unreleased"]
@@ -75,7 +75,7 @@ def test_style(root, command):
 
 
 def test_no_message_without_code(root):
-    """Every message of a build goes through ``logs``, which asks for a code and a place."""
+    """Every message of a build goes through ``logs``, which requires a code and a place."""
     for path in (root / "sphinx_verl_resources").rglob("*.py"):
         if path.name != "logs.py":
             assert not re.search(r"logger\.|logging|warnings\.warn", path.read_text("utf-8")), path

@@ -1,4 +1,4 @@
-"""The two minutes of the page "Contributing a run": what is shown there is what the commands print."""
+"""The page "Contributing a run": the recorded session shows the actual output of the commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def transcript(root):
-    """The tool that records them."""
+    """Return the tool that records the session."""
     return module_at(root / "tools/transcript.py")
 
 

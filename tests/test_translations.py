@@ -1,4 +1,4 @@
-"""The message catalogs: complete, up to date, and passed by no word that a reader sees."""
+"""The message catalogs: complete, up to date, and used for every text that a reader sees."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: What marks a text for the catalog.
+#: Functions that mark a text for the catalog.
 MARKS = {"_", "N_", "plural"}
-#: Makes something that readers see, from the texts that it is given.
+#: Functions that show their text arguments to readers.
 SHOWN = {"Text", "paragraph", "strong", "emphasis", "title", "term", "inline", "Cell", "table_group",
          "table", "link_to", "link_if_any", "fill", "titled", "set_caption", "waterfall_chart",
          "phase_chart", "drawing", "savings_chart", "accuracy_plot"}  # fmt: skip
-#: Modules of ``views`` whose text is for terminals or for programs.
+#: Modules of ``views`` with text for terminals or programs.
 FOR_TERMINALS = {"plain_text", "answer_text", "fewest_text", "diagnosis", "problems"}
 
 
 @pytest.fixture(scope="module")
 def tool(root):
-    """The program that ``make messages`` runs."""
+    """Return the program that ``make messages`` runs."""
     return module_at(root / "tools" / "messages.py")
 
 
@@ -75,14 +75,14 @@ def test_catalogs_name_nobody(tool, po):
 
 
 def called(node: ast.Call) -> str:
-    """The name of what is called; ``Cell.of`` goes by that of its class."""
+    """Return the name of the called function; ``Cell.of`` counts as its class."""
     if isinstance(node.func, ast.Attribute):
         return "Cell" if getattr(node.func.value, "id", "") == "Cell" else node.func.attr
     return getattr(node.func, "id", "")
 
 
 def literals(node: ast.AST) -> Iterator[ast.Constant]:
-    """The texts below ``node`` that nobody marks for the catalog, but for keys and what is compared."""
+    """Yield the texts below ``node`` that are not marked for the catalog, except keys and compared texts."""
     if isinstance(node, (ast.Compare, ast.Subscript)) or (
         isinstance(node, ast.Call) and called(node) in MARKS
     ):
@@ -98,7 +98,7 @@ def literals(node: ast.AST) -> Iterator[ast.Constant]:
 
 
 def documented(tree: ast.Module) -> set[int]:
-    """The places of the texts that document something: each is a statement."""
+    """Return the places of docstrings: texts that are statements."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 
@@ -108,7 +108,7 @@ def modules(root: Path, folder: str) -> list[Path]:
 
 
 def test_no_sentence_passes_the_catalog(root):
-    """In ``views`` there is nothing but what is shown, so whatever holds two words goes through it."""
+    """All texts in ``views`` are shown, so every text of two words or more must be translated."""
     found = []
     for path in modules(root, "views"):
         tree = ast.parse(path.read_text("utf-8"))
@@ -125,7 +125,7 @@ def test_no_sentence_passes_the_catalog(root):
 
 
 def test_no_message_is_marked_inside_an_f_string(root):
-    """Before Python 3.12 nothing finds it there, and the catalog lacks it."""
+    """Before Python 3.12 the message would not be found there and would be missing from the catalog."""
     found = [
         f"{path.name}:{node.lineno}"
         for path in (root / "sphinx_verl_resources").rglob("*.py")
@@ -154,7 +154,7 @@ def test_no_word_that_is_shown_passes_the_catalog(root, folder):
 
 
 def test_nothing_else_is_called_as_the_catalog_is(root):
-    """Python 3.12.1 takes ``_`` in a comprehension for a local name of the whole function."""
+    """In Python 3.12.1, ``_`` in a comprehension becomes a local name of the whole function."""
     for path in (root / "sphinx_verl_resources").rglob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))
         imported = any(

@@ -1,4 +1,4 @@
-"""The documentation as it is built, in every theme, and the looks that each of them has."""
+"""Build the documentation in every theme."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: By theme, the colour schemes that it has.
+#: The colour schemes of each theme.
 SCHEMES = {
     "sphinx_rtd_theme": ("light",),
     "furo": ("light", "dark"),
@@ -19,10 +19,10 @@ SCHEMES = {
 
 
 def build_once(theme: str, folder: Path, builder: str = "html") -> Path:
-    """The documentation in a theme; whoever asks first builds it, and others wait.
+    """Return the documentation in a theme; the first process builds it while others wait.
 
     Raises:
-        RuntimeError: Sphinx has something to say.
+        RuntimeError: Sphinx reports a warning or an error.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{builder}-{theme}"
@@ -36,10 +36,10 @@ def build_once(theme: str, folder: Path, builder: str = "html") -> Path:
 
 
 def _build(theme: str, builder: str, out: Path, doctrees: Path) -> None:
-    """Build the documentation; what has been read is shared by all themes and builders.
+    """Build the documentation; all themes and builders share the pages that were read.
 
     Raises:
-        RuntimeError: Sphinx has something to say.
+        RuntimeError: Sphinx reports a warning or an error.
     """
     options = [
         "-j",

@@ -1,4 +1,4 @@
-"""Pages with tables of runs as people type them, and what is read of them."""
+"""Create hand-typed pages with tables of runs, and read them."""
 
 from __future__ import annotations
 

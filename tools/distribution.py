@@ -1,6 +1,6 @@
 """Build wheel and sdist and check them: ``make dist``.
 
-The wheel is built from the sdist, as an installer would do it.
+The wheel is built from the sdist, as an installer does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-#: What the wheel takes of the folders below, and where it puts them.
+#: Kinds of files in the wheel, and the folders that they come from and go to.
 KINDS = {".css", ".js", ".md", ".mo", ".py", ".txt", ".typed", ".yaml"}
 FOLDERS = {"sphinx_verl_resources": "sphinx_verl_resources", "data": "sphinx_verl_resources/data"}
 #: An address that GitHub uses for a repository, in a browser or in git.
@@ -35,10 +35,10 @@ class WrongDistributionError(Exception):
 
 
 def repository(given: str) -> str:
-    """Return the address of the repository on GitHub, by default that of the remote ``origin``.
+    """Return the address of the repository on GitHub; by default the remote ``origin``.
 
     Raises:
-        WrongDistributionError: there is none.
+        WrongDistributionError: there is no address.
     """
     remote = ["git", "remote", "get-url", "origin"]
     named = (
@@ -53,7 +53,7 @@ def repository(given: str) -> str:
 
 
 def build(folder: Path, address: str) -> None:
-    """Build both into a folder that holds nothing else."""
+    """Build both into a folder, which is emptied first."""
     for old in folder.glob("*"):
         old.unlink()
     command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
@@ -62,10 +62,10 @@ def build(folder: Path, address: str) -> None:
 
 
 def check(folder: Path) -> str:
-    """Return one line for each distribution.
+    """Check both distributions and return a line with the size of each.
 
     Raises:
-        WrongDistributionError: a distribution is not what it should be.
+        WrongDistributionError: a distribution is wrong.
     """
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     with ZipFile(wheel) as archive:
@@ -86,7 +86,7 @@ def check(folder: Path) -> str:
 
 
 def content_problems(names: list[str]) -> Iterator[str]:
-    """Find what the wheel lacks, and what it should not have."""
+    """Yield missing and superfluous files of the wheel."""
     expected = {
         f"{target}/{path.relative_to(ROOT / source).as_posix()}"
         for source, target in FOLDERS.items()
@@ -98,13 +98,13 @@ def content_problems(names: list[str]) -> Iterator[str]:
     for name in sorted(expected - packed):
         yield f"{name} is missing; {remedy}"
     for name in sorted(packed - expected):
-        yield f"{name} does not belong into the wheel; {remedy}"
+        yield f"{name} does not belong in the wheel; {remedy}"
     if len(names) != len(set(names)):
-        yield f"some files are in it twice; {remedy}"
+        yield f"the wheel contains some files twice; {remedy}"
 
 
 def metadata_problems(text: bytes) -> Iterator[str]:
-    """Find wrong metadata, and what of the README an index cannot show."""
+    """Yield errors of the metadata, and parts of the README that a package index cannot show."""
     try:
         metadata = Metadata.from_email(text, validate=True)
     except ExceptionGroup as group:
@@ -120,7 +120,7 @@ def metadata_problems(text: bytes) -> Iterator[str]:
     addresses.feed(html or "")
     for address in addresses.found:
         if not address.startswith(("https://", "http://", "#")):
-            yield f"README.md: {address!r} leads nowhere on an index; see tools/repository_metadata.py"
+            yield f"README.md: the link {address!r} is broken on an index; see tools/repository_metadata.py"
 
 
 class _Addresses(HTMLParser):

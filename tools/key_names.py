@@ -1,7 +1,7 @@
-"""Bring the list of verl's configuration keys up to date: ``python tools/key_names.py CHECKOUT``.
+"""Update the list of verl's configuration keys: ``python tools/key_names.py CHECKOUT``.
 
-Reads the composed configurations of each release in a git checkout of verl, and what its scripts add to them
-with ``+``. Writes ``data/key_names.txt``, which depends on the commits named here and on nothing else.
+Reads the composed configurations of each release in a git checkout of verl, and the keys that its scripts add
+with ``+``. Writes ``data/key_names.txt``, which depends only on the commits below.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TARGET = Path(__file__).resolve().parent.parent / "data/key_names.txt"
-#: The commits that are read, by release; the last one is that of the branch main.
+#: The commits to read, by release; the last one is on the branch main.
 COMMITS = {
     "0.2.0": "v0.2.0.post2", "0.3.0": "v0.3.0.post1", "0.4.0": "v0.4.0", "0.4.1": "v0.4.1", "0.5.0": "v0.5.0",
     "0.6.0": "v0.6.0", "0.6.1": "v0.6.1", "0.7.0": "v0.7.0", "0.7.1": "v0.7.1", "0.8.0": "v0.8.0",
     "0.9.0": "v0.9.0", "0.10.0": "1dda039b9c6311889a9c9a26040677e1254814f9",
 }  # fmt: skip
-#: The composed configurations, older ones that are written in one piece, and those of other trainers.
+#: The composed configurations, older ones in a single file, and the configurations of other trainers.
 _CONFIGURATION = re.compile(
     r"verl/trainer/config/(_generated_\w+|ppo_(megatron_)?trainer)\.yaml"
     r"|(recipe|verl/experimental|examples)/.*config/\w*trainer\w*\.yaml"
 )
-#: Parts of a configuration, one for each training backend, by the section that they are put into.
+#: Sections into which the parts of a configuration go, one part for each training backend.
 _PARTS = {"actor": "actor_rollout_ref.actor", "ref": "actor_rollout_ref.ref", "critic": "critic"}
 _PART = re.compile(r"(verl/trainer/config)/(actor|ref|critic)/\w+\.yaml")
-#: Settings of a script that are in no configuration.
+#: Settings in a script that are in no configuration.
 _ADDED = r"\+{1,2}[a-zA-Z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+="
-#: Sections that take any key, whether or not verl sets some of them.
+#: Sections that accept any key, even if verl sets some of them.
 _OPEN = re.compile(r"override_\w+|\w+_kwargs|ray_init|teacher_models|impl_cfg|turbo_config")
-#: Keys that take a text beside a number.
+#: Keys that accept a text as well as a number.
 _SEVERAL_TYPES = frozenset({"algorithm.rollout_correction.rollout_is_threshold", "trainer.test_freq"})
 #: Sections of other programs: Hydra itself, and supervised fine-tuning.
 _OTHERS = frozenset({"hydra", "defaults", "engine", "model", "optim", "checkpoint", "env"})
@@ -54,7 +54,7 @@ def git(checkout: str, *arguments: str) -> str:
 
 
 def parts(checkout: str, commit: str, file: str, match: re.Match[str]) -> Iterator[tuple[str, str]]:
-    """Yield the keys of a part of a configuration, with those of the parts that it is made from."""
+    """Yield the keys of a part of a configuration and of the parts that it includes."""
     section = f"{_PARTS[match[2]]}."
     content = yaml.safe_load(git(checkout, "show", f"{commit}:{file}"))
     for entry in content.pop("defaults", []):
@@ -67,7 +67,7 @@ def parts(checkout: str, commit: str, file: str, match: re.Match[str]) -> Iterat
 
 
 def leaves(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the keys of a configuration with the type of each; a section that takes any key is ``open``."""
+    """Yield the keys of a configuration with their types; a section that accepts any key is ``open``."""
     for name, value in settings.items():
         key = f"{above}{name}"
         if isinstance(value, dict):
@@ -79,7 +79,7 @@ def leaves(settings: dict[str, Any], above: str = "") -> Iterator[tuple[str, str
 
 
 def type_of(value: Any) -> str:
-    """Return the type that a default tells; empty where it refers to another setting."""
+    """Return the type of a default; empty if it refers to another setting."""
     if isinstance(value, str) and (value.startswith("${") or value == "???"):
         return ""
     types = ((bool, "bool"), ((int, float), "number"), (str, "text"), (list, "list"))
@@ -87,7 +87,7 @@ def type_of(value: Any) -> str:
 
 
 def read(checkout: str) -> dict[str, dict[str, set[str]]]:
-    """Return the keys: for each the releases that have it, with its types there."""
+    """Return the releases of each key, with its types there."""
     found: dict[str, dict[str, set[str]]] = {}
     for release, commit in COMMITS.items():
         files = git(checkout, "ls-tree", "-r", "--name-only", commit).split("\n")
@@ -105,13 +105,13 @@ def read(checkout: str) -> dict[str, dict[str, set[str]]]:
 
 
 def is_below_open(key: str, found: dict[str, dict[str, set[str]]]) -> bool:
-    """Tell whether a section above a key takes any key."""
+    """Return whether a section above a key accepts any key."""
     above = [key[: dot.start()] for dot in re.finditer(r"\.", key)]
     return any({"open", "any"} & kinds for name in above for kinds in found.get(name, {}).values())
 
 
 def looks_misspelt(key: str, found: dict[str, dict[str, set[str]]]) -> bool:
-    """Tell whether a key is the beginning of another one of the section, or the other way round."""
+    """Return whether a key is a prefix of another one in its section, or the other way round."""
     section, _, name = key.rpartition(".")
     others = (other.rpartition(".") for other in found if other != key)
     return key not in found and any(
@@ -120,7 +120,7 @@ def looks_misspelt(key: str, found: dict[str, dict[str, set[str]]]) -> bool:
 
 
 def line_of(key: str, releases: dict[str, set[str]]) -> tuple[str, str]:
-    """Return what the line of a key begins with, and its name there."""
+    """Return the beginning of a key's line, and its name there."""
     section, _, name = key.rpartition(".")
     order = list(COMMITS)
     known = sorted(map(order.index, releases))

@@ -1,7 +1,7 @@
-"""Bring the message catalogs up to date with the sources: ``make messages``.
+"""Update the message catalogs from the sources: ``make messages``.
 
-Writes the template, merges it into each translation and compiles what is translated. What is written depends
-on nothing but the messages: no date, no line number, no version of a tool.
+Writes the template, merges it into each translation and compiles the translations. The files depend only on
+the messages; they contain no date, line number or version of a tool.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ DOMAIN = "sphinx_verl_resources"
 TEMPLATE = LOCALE / f"{DOMAIN}.pot"
 KEYWORDS = {"_": None, "N_": None, "plural": (1, 2)}
 TEMPLATE_COMMENT = """\
-# What sphinx_verl_resources writes into pages. Made by `make messages`; names in braces stay as they are."""
+# Texts of sphinx_verl_resources in pages. Made by `make messages`; do not translate names in braces."""
 
 
 class Messages(Catalog):
-    """A catalog whose header says only what a reader of it needs.
+    """A catalog with a minimal header.
 
     Attributes:
-        language: as Sphinx calls it; None for the template.
+        language: Sphinx's name of the language; None for the template.
     """
 
     language: str | None = None
@@ -46,13 +46,13 @@ class Messages(Catalog):
 
 
 def template() -> Messages:
-    """Every message of the package, in the order of files and lines."""
+    """Return every message of the package, in the order of files and lines."""
     found = Messages(header_comment=TEMPLATE_COMMENT, fuzzy=False)
     places = extract_from_dir(
         PACKAGE, [("**.py", "python")], keywords=KEYWORDS, comment_tags=["Translators:"]
     )
     for name, _line, message, comments, context in sorted(places, key=lambda place: place[:2]):
-        # The number of the line would change with every edit of the file.
+        # Line numbers would change with every edit of a file.
         found.add(
             message, None, [(f"sphinx_verl_resources/{name}", 0)], auto_comments=comments, context=context
         )
@@ -60,7 +60,7 @@ def template() -> Messages:
 
 
 def translation(path: Path) -> Messages:
-    """A translation as it lies there."""
+    """Read a translation from its file."""
     language = path.parts[-3]
     with path.open("rb") as stream:
         found = read_po(stream, locale=language)
@@ -74,26 +74,26 @@ def translation(path: Path) -> Messages:
 
 
 def text(catalog: Messages) -> bytes:
-    """A catalog as a file holds it."""
+    """Return a catalog as the text of its file."""
     stream = io.BytesIO()
     write_po(stream, catalog, width=0, include_lineno=False, ignore_obsolete=True)
     return stream.getvalue()
 
 
 def compiled(catalog: Messages) -> bytes:
-    """A catalog as programs read it."""
+    """Return a catalog compiled for programs."""
     stream = io.BytesIO()
     write_mo(stream, catalog)
     return stream.getvalue()
 
 
 def translations() -> list[Path]:
-    """The files of all translations."""
+    """Return the files of all translations."""
     return sorted(LOCALE.glob(f"*/LC_MESSAGES/{DOMAIN}.po"))
 
 
 def main() -> None:
-    """Write everything anew."""
+    """Write the template and all translations."""
     messages = template()
     TEMPLATE.parent.mkdir(exist_ok=True)
     TEMPLATE.write_bytes(text(messages))

@@ -1,8 +1,8 @@
 """Follow docs/adopting.rst on a checkout of verl: ``python tools/rehearse_adoption.py CHECKOUT``.
 
-The guide's own commands run in a temporary clone of the last commit; the checkout stays as it is. The Python
-that runs this needs this package, beautifulsoup4, and what verl's documentation is built with, but not verl.
-``--full-page`` also builds this project's hardware page in the place of verl's.
+The guide's commands run in a temporary clone of the last commit; the checkout is not changed. Python needs
+this package, beautifulsoup4 and the requirements of verl's documentation, but not verl. ``--full-page`` also
+builds this project's hardware page instead of verl's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BLOCK = re.compile(
     r"^\.\. code-block:: (?P<language>\w+)\n(?P<options>(?:   :.*\n)*)\n(?P<text>(?:(?:   .*)?\n)+)",
     re.MULTILINE,
 )
-#: The first heading of a size class, from which on the page holds tables and nothing else.
+#: The first heading of a size class; the rest of the page contains only tables.
 _TABLES = re.compile(r"^[\d.]+B\n~+$", re.MULTILINE)
 _WHO = {
     f"GIT_{role}_{what}": value
@@ -47,7 +47,7 @@ _WHO = {
 
 
 class Block(NamedTuple):
-    """A block of code of the guide: language and classes, the caption, and the text."""
+    """A code block of the guide: language and classes, caption, and text."""
 
     names: frozenset[str]
     caption: str
@@ -55,7 +55,7 @@ class Block(NamedTuple):
 
 
 class Build(NamedTuple):
-    """A build: the hardware page, the log, and the seconds of processor time that it took."""
+    """A build: the hardware page, the log, and the processor time in seconds."""
 
     page: str
     log: str
@@ -63,7 +63,7 @@ class Build(NamedTuple):
 
 
 def read_guide() -> list[Block]:
-    """Return the blocks of code of the guide, in its order."""
+    """Return the code blocks of the guide in order."""
     found = []
     for block in _BLOCK.finditer(GUIDE.read_text("utf-8")):
         options = dict(re.findall(r":(\w+): (.*)", block["options"]))
@@ -73,13 +73,13 @@ def read_guide() -> list[Block]:
 
 
 class Rehearsal:
-    """A work tree with verl's documentation, in git, and what was printed while the guide was followed."""
+    """A git work tree with verl's documentation, and the output of the guide's commands."""
 
     def __init__(self, tree: Path) -> None:
-        """Put the programs of this Python beside the tree.
+        """Create programs that use this Python next to the tree.
 
         Args:
-            tree: the work tree; it has at least one commit.
+            tree: the work tree, with at least one commit.
         """
         self.tree = tree
         self.guide = read_guide()
@@ -91,7 +91,7 @@ class Rehearsal:
             (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
             (programs / name).chmod(0o755)
         own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        own.pop("PYTHONWARNINGS", None)  # the themes of others
+        own.pop("PYTHONWARNINGS", None)  # themes may warn
         settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "NO_COLOR": "1"}
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**own, **_WHO, **settings, "PATH": path}
@@ -111,7 +111,7 @@ class Rehearsal:
         return done
 
     def build(self) -> Build:
-        """Build everything anew."""
+        """Build the documentation from scratch."""
         shutil.rmtree(self.tree / OUTPUT, ignore_errors=True)
         start = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         log = self.run(f"sphinx-build -b html docs {OUTPUT}/html").stderr
@@ -120,7 +120,7 @@ class Rehearsal:
         return Build(page.read_text("utf-8"), log, seconds)
 
     def follow(self, *classes: str) -> None:
-        """Follow the steps of these classes in the order of the guide; the others where none is named."""
+        """Follow the guide's steps with these classes, in order; without classes, the main steps."""
         special = {"way-back", "tables"}
         for block in self.guide:
             if special & block.names != {*classes}:
@@ -134,14 +134,14 @@ class Rehearsal:
                 self._run_all(block.text)
 
     def _edit(self, path: str, change: Callable[[str], str]) -> None:
-        """Change the text of a file; its lines end as they did, with CR and LF in verl's conf.py."""
+        """Change the text of a file and keep its line endings, such as CR LF in verl's conf.py."""
         file = self.tree / path
         content = file.read_bytes().decode()
         end = "\r\n" if "\r\n" in content else "\n"
         file.write_bytes(change(content.replace("\r\n", "\n")).replace("\n", end).encode())
 
     def _run_all(self, text: str) -> None:
-        """Run the commands of a block, but for those that need an index of packages."""
+        """Run the commands of a block, except those that need a package index."""
         for command in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
             if not command.startswith(("pip ", "sphinx-build ")):
                 done = self.run(command)
@@ -149,7 +149,7 @@ class Rehearsal:
                 self.printed += [*done.stdout.splitlines(), *done.stderr.splitlines()]
 
     def put_tables_back(self) -> Build:
-        """Build the page with the tables that the commands of the guide write, then forget it."""
+        """Build the page with the tables that the guide's commands write, then restore the tree."""
         self.follow("tables")
         conf = self.run("git show HEAD~1:docs/conf.py").stdout
         page = self.run(f"git show HEAD~1:{PAGE}").stdout
@@ -161,7 +161,7 @@ class Rehearsal:
         return built
 
     def files(self) -> dict[str, bytes | None]:
-        """Return the content of every file of the tree by path, None for a folder; but not what is built."""
+        """Return the content of every file of the tree by path, None for folders, without build output."""
         found: dict[str, bytes | None] = {}
         for folder, folders, names in os.walk(self.tree):
             folders[:] = [name for name in folders if name not in {".git", "_build", "__pycache__"}]
@@ -174,7 +174,7 @@ class Rehearsal:
 
 
 def cells(page: str) -> dict[str, list[list[tuple[str, str | None]]]]:
-    """Return text and link of the cells of a built page by size class, rows in the order of their texts."""
+    """Return the text and link of each cell of a built page by size class, with rows sorted by text."""
     soup = BeautifulSoup(page, "html.parser")
     found: dict[str, list[list[tuple[str, str | None]]]] = {}
     for table in soup.select("div[itemprop=articleBody] table"):
@@ -189,7 +189,7 @@ def cells(page: str) -> dict[str, list[list[tuple[str, str | None]]]]:
 
 
 def _size(title: str) -> str:
-    """Return the size class that a heading begins with, or nothing."""
+    """Return the size class at the beginning of a heading, or an empty text."""
     match = re.match(r"[\d.]+B", title.strip())
     return match[0] if match else ""
 
@@ -210,7 +210,7 @@ def anchors(page: str) -> set[str]:
 
 
 def warnings(build: Build) -> Counter[str]:
-    """Return the warnings and errors of a build without the lines of the pages, which differ."""
+    """Return the warnings and errors of a build without line numbers, which differ."""
     lines = [line for line in build.log.splitlines() if re.search(r"(WARNING|ERROR|CRITICAL):", line)]
     return Counter(re.sub(r":\d+: ", ": ", line) for line in lines)
 
@@ -236,7 +236,7 @@ def report(before: Build, after: Build) -> list[str]:
 
 
 def _kind(link: str | None) -> str:
-    """Return what a link leads to, as far as links that are written anew differ."""
+    """Return the kind of a link, for comparing old and new links."""
     if link is None:
         return "no link"
     parts = re.split("[:/]", link)
@@ -269,8 +269,8 @@ def rehearse(tree: Path, *, full_page: bool) -> list[str]:
 def main() -> None:
     """Clone, rehearse, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("checkout", type=Path, help="a git checkout of verl; its last commit is cloned")
-    parser.add_argument("--full-page", action="store_true", help="build this project's hardware page too")
+    parser.add_argument("checkout", type=Path, help="git checkout of verl; its last commit is cloned")
+    parser.add_argument("--full-page", action="store_true", help="also build this project's hardware page")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "verl"

@@ -1,7 +1,7 @@
-"""Fill in what a distribution says of its repository: addresses, and links of the README that work anywhere.
+"""Add the repository's address to a distribution: project links, and absolute links in the README.
 
-No file of the project holds the address. It comes from the environment while a distribution is built, see
-``tools/distribution.py``; without it, the metadata have no addresses and the README stays as it is.
+No file of the project contains the address. ``tools/distribution.py`` sets it in the environment of a build.
+Without it, the metadata have no addresses and the README is not changed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-#: The variable that holds the address, such as https://github.com/OWNER/NAME.
+#: The environment variable with the address, such as https://github.com/OWNER/NAME.
 VARIABLE = "VERL_RESOURCES_REPOSITORY"
-#: A link or a picture of Markdown that leads to a file of the repository.
+#: A Markdown link to, or picture from, a file of the repository.
 _RELATIVE = re.compile(r"(!?)\[([^][]*)\]\((?![a-z]+:|#)([^()\s]+)\)")
 
 
 def with_absolute_links(text: str, repository: str, ref: str) -> str:
-    """Return Markdown whose links and pictures lead to the files of the repository at ``ref``."""
+    """Return Markdown with absolute links to the repository's files at ``ref``."""
 
     def absolute(found: re.Match[str]) -> str:
         picture, label, path = found.groups()
@@ -30,7 +30,7 @@ def with_absolute_links(text: str, repository: str, ref: str) -> str:
 
 
 def project_urls(repository: str, ref: str) -> dict[str, str]:
-    """Return the links that an index shows beside the README."""
+    """Return the project links that a package index shows."""
     return {
         "Source": repository,
         "Issues": f"{repository}/issues",
@@ -42,7 +42,7 @@ class RepositoryMetadata(MetadataHookInterface):
     """The hook that hatchling calls for the fields ``readme`` and ``urls``."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Add both fields; a wheel that is built from an sdist has them from its PKG-INFO."""
+        """Add both fields; a wheel built from an sdist takes them from PKG-INFO."""
         root = Path(self.root)
         if (root / "PKG-INFO").is_file():
             return

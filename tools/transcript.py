@@ -1,7 +1,7 @@
 """Record the two minutes of the page "Contributing a run": ``make transcript``.
 
-A launch script and its log go in; the row is on the built page at the end. Everything happens in a fresh
-clone of the last commit, with the environment that is there already: installation is not part of it.
+It starts with a launch script and its log, and ends with the row on the built page. Everything happens in a
+fresh clone of the last commit, with the current environment; installation is not included.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TARGET = ROOT / "docs" / "contributing-a-run.txt"
 SCRIPT = "../verl/examples/tuning/run_7b_fsdp.sh"
 RUN = "qwen2-5-7b-grpo-2xh100"
 FILE = f"data/runs/{RUN}.yaml"
-#: What somebody types, one after the other; the last two take the time.
+#: The commands to type, in order; the last two take most of the time.
 COMMANDS = (
     f"verl-resources new --script {SCRIPT} --log ../run.log \\\n"
     "    --tag MIN --evidence https://example.org/run.log \\\n"
@@ -34,7 +34,7 @@ COMMANDS = (
 
 
 class Step(NamedTuple):
-    """One command: what was typed, what came out, how long it took."""
+    """A command, its output and its duration."""
 
     command: str
     output: str
@@ -42,14 +42,14 @@ class Step(NamedTuple):
 
 
 def prepare(clone: Path) -> None:
-    """Beside a clone, put verl with the script committed, and the log."""
+    """Create a checkout of verl with the script committed, and the log, next to a clone."""
     scratch = clone.parent
     script = (clone / SCRIPT).resolve()
     script.parent.mkdir(parents=True)
     script.write_bytes((ROOT / "docs" / "examples" / "run.sh").read_bytes())
     (scratch / "run.log").write_bytes((ROOT / "docs" / "examples" / "run.log").read_bytes())
     verl = scratch / "verl"
-    package = verl / "verl/__init__.py"  # what makes it a checkout of verl
+    package = verl / "verl/__init__.py"  # identifies a checkout of verl
     package.parent.mkdir()
     package.touch()
     _git(verl, "init", "--quiet")
@@ -58,7 +58,7 @@ def prepare(clone: Path) -> None:
 
 
 def run(command: str, clone: Path) -> Step:
-    """One command in the clone, by whose code it is answered."""
+    """Run a command in the clone, with the clone's code."""
     words = shlex.split(command.replace("\\\n", ""))
     program = {
         "verl-resources": [sys.executable, "-m", "sphinx_verl_resources"],
@@ -79,7 +79,7 @@ def run(command: str, clone: Path) -> Step:
 
 
 def text_of(steps: list[Step]) -> str:
-    """The transcript as the page shows it."""
+    """Return the transcript as shown on the page."""
     shown = [
         "\n".join(filter(None, (f"$ {step.command}", step.output, f"({step.seconds:.1f} s)\n")))
         for step in steps
@@ -89,12 +89,12 @@ def text_of(steps: list[Step]) -> str:
 
 
 def without_times(text: str) -> str:
-    """The same for another machine on another day."""
+    """Return a transcript without times and dates, for comparisons."""
     return re.sub(r"(?m)^\([\d.]+ s.*\)$|\b20\d\d-\d\d-\d\d\b", "", text)
 
 
 def _git(folder: Path, *arguments: str) -> None:
-    """Git, with a commit of the same name on every day."""
+    """Run git so that commits have the same id on every day."""
     who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in _WHO.items()}
     settings = ["-c", "core.autocrlf=false", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", *settings, *arguments], cwd=folder, env={**os.environ, **who}, check=True)

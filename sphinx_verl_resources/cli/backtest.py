@@ -1,4 +1,4 @@
-"""``verl-resources backtest``: every case computed beside what was observed."""
+"""``verl-resources backtest``: compare the estimate of every case with its observation."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument(
-        "paths", nargs="*", metavar="CASES.yaml", help="files of cases; default: the recorded ones"
+        "paths", nargs="*", metavar="CASES.yaml", help="files of cases; default: the recorded cases"
     )
     parser.add_argument(
-        "--record", metavar="FILE", help="write the accuracy, and the ranges that follow from the cases"
+        "--record", metavar="FILE", help="write the accuracy and the resulting ranges to this file"
     )
     add_data_option(parser)
     add_result_options(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Compute, compare and print."""
+    """Estimate the cases, compare and print."""
     data = given_data(options.data)
     registries, recorded, problems = data.registries, data.cases, registry_problems(data)
     asked = [
@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
     broken = [entry for found in asked for entry in found.broken]
     if options.record:
         if broken or not cases:
-            raise UsageError(f"{options.record}: not written, because of the cases above")
+            raise UsageError(f"{options.record}: not written; fix the cases first")
         scores, accuracy = accuracy_of(cases, registries, progress)
         write_result(Path(options.record), accuracy_text(accuracy))
     else:
@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
 def _plain(
     scores: Sequence[Score], broken: Sequence[BrokenCase], limits: Sequence[Boundary]
 ) -> dict[str, Any]:
-    """Return everything for programs; errors are shares, signed where they are those of one case."""
+    """Return the result for programs; errors are fractions, signed for a single case."""
     return {
         "cases": [
             *map(_case, scores),
@@ -118,16 +118,16 @@ def _summary(found: Accuracy) -> dict[str, Any]:
 
 BACKTEST = Command(
     "backtest",
-    "compare estimates with what was observed",
+    "compare estimates with observations",
     {
         "": "the recorded cases",
-        "cases.yaml": "cases of your own",
-        "--format json": "the same for programs",
-        "--record accuracy.yaml": "write down how well the estimator does",
+        "cases.yaml": "your own cases",
+        "--format json": "the recorded cases, for programs",
+        "--record accuracy.yaml": "write the accuracy to a file",
     },
     "0 good, 1 a case is broken or a scored one has no estimate, 2 could not run.",
     _add_arguments,
     _run,
-    notes="A case that is contested or not scored is shown and does not count. An observation that is also "
-    "recorded takes its marks from the record.",
+    notes="Contested and unscored cases are shown but do not count. A case that is also recorded, with the "
+    "same settings and outcome, counts as the recorded one does.",
 )

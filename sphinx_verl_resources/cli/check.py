@@ -1,4 +1,4 @@
-"""``verl-resources check``: every problem of the data, one a line."""
+"""``verl-resources check``: list every problem of the data."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ FORMATS = ("text", "json", "github", "sarif")
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    add_path_argument(parser, "data directory, or a file or folder in one", "where it exists")
+    add_path_argument(parser, "data directory, or a file or folder in one", "if it exists")
     parser.add_argument(
         "--repo",
         metavar="DIR",
-        help="a git checkout of verl: commits and paths must exist in it, and scripts agree with the "
+        help="git checkout of verl: check that commits and paths exist in it and that scripts agree with the "
         "settings; nothing is fetched or run",
     )
     parser.add_argument(
         "--fix",
         action="store_true",
-        help="repair what needs no knowledge: schema line, id, quotes, links; with --repo "
-        "branches are pinned to the commits that they are at there; comments and layout stay",
+        help="repair the schema line, id, quotes and links; with --repo, also pin branches to their current "
+        "commits; comments and layout stay",
     )
-    parser.add_argument("--strict", action="store_true", help="warnings fail too")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
     add_result_options(parser, FORMATS)
 
 
@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         context = _context(options)
         if options.fix and _fix(context, asked):
             context = _context(options)
-        while options.fix and _rename(context, asked):  # each may change what refers to another
+        while options.fix and _rename(context, asked):  # one renaming may change the references of the next
             context = _context(options)
         result = _asked_for(check_data(context), asked)
     except GitError as error:
@@ -70,11 +70,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _context(options: argparse.Namespace) -> CheckContext:
-    """Load all data that the paths belong to, with the checkout of verl.
+    """Load the data directories of the paths, and the checkout of verl.
 
     Raises:
-        UsageError: a path is no data.
-        GitError: the checkout is none.
+        UsageError: a path is not part of a data directory.
+        GitError: the checkout is not a git repository.
     """
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
     repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))
@@ -82,14 +82,14 @@ def _context(options: argparse.Namespace) -> CheckContext:
 
 
 def _fix(context: CheckContext, asked: Set[Path]) -> bool:
-    """Write the files that can be repaired, report the repairs, and return whether any file has changed.
+    """Repair files, report the repairs, and return whether any file changed.
 
     Raises:
-        UsageError: the data are those of the package, or a file cannot be written.
+        UsageError: the data are the bundled dataset, or a file cannot be written.
     """
     if not context.is_own:
-        raise UsageError("the dataset of the package is not changed; name a data directory")
-    files = list(repaired_files(context))  # nothing is written where git fails at one
+        raise UsageError("--fix does not change the bundled dataset; give a data directory")
+    files = list(repaired_files(context))  # if git fails at one, nothing is written
     found = [file for file in files if _is_under(file.source.shown, asked)]
     for file in found:
         _repair(file, context)
@@ -97,10 +97,10 @@ def _fix(context: CheckContext, asked: Set[Path]) -> bool:
 
 
 def _repair(file: RepairedFile, context: CheckContext) -> None:
-    """Write one file and report its repairs; one that has changed since it was read is left alone.
+    """Write one file and report its repairs; skip it if it has changed since it was read.
 
     Raises:
-        UsageError: it cannot be written.
+        UsageError: the file cannot be written.
     """
     source = file.source
     try:
@@ -112,7 +112,7 @@ def _repair(file: RepairedFile, context: CheckContext) -> None:
 
 
 def _directory_of(source: SourceFile, context: CheckContext) -> Path:
-    """Return the data directory that a file is in."""
+    """Return the data directory of a file."""
     paths = (directory.path for directory in context.directories)
     return next(path for path in paths if source.file.path.is_relative_to(path))
 
@@ -123,7 +123,7 @@ def _report_repairs(shown: str, repairs: Iterable[Repair]) -> None:
 
 
 def _rename(context: CheckContext, asked: Set[Path]) -> bool:
-    """Rename one run whose id names another model or GPU; return False where there is none left.
+    """Rename one run whose id contradicts its model or GPU; return False if there is none left.
 
     Raises:
         UsageError: a file cannot be written.
@@ -142,10 +142,10 @@ def _rename(context: CheckContext, asked: Set[Path]) -> bool:
 
 
 def _write_renamed(found: Rename, context: CheckContext) -> None:
-    """Write a run under its new name, change what refers to it, and remove the old file.
+    """Write a run under its new name, update references to it, and remove the old file.
 
     Raises:
-        UsageError: a file cannot be written, or has changed since it was read; all are as they were.
+        UsageError: a file cannot be written, or has changed since it was read; every change is undone.
     """
     old, directory = found.source.file.path, _directory_of(found.source, context)
     new = DataFile(found.path, found.shown, found.text.encode())
@@ -163,7 +163,7 @@ def _write_renamed(found: Rename, context: CheckContext) -> None:
     except (OSError, UsageError) as error:
         raise UsageError(f"{printable(found.source.shown)}: not renamed: {error}") from None
     done = Repair(
-        1, f"renamed to {printable(found.shown)}; pages that name the run {old.stem!r} are not changed"
+        1, f"renamed to {printable(found.shown)}; change the pages that refer to the run {old.stem!r}"
     )
     _report_repairs(found.source.shown, [done])
     for source, _, repairs in found.references:
@@ -171,7 +171,7 @@ def _write_renamed(found: Rename, context: CheckContext) -> None:
 
 
 def _asked_for(result: CheckResult, asked: Set[Path]) -> CheckResult:
-    """Return what is in the files or folders named; everything if none is."""
+    """Return the part of a result about the given files and folders; everything if none is given."""
     return replace(
         result,
         problems=tuple(problem for problem in result.problems if _is_under(problem.place.path, asked)),
@@ -193,7 +193,7 @@ def _print(form: str, result: CheckResult, summary: str) -> None:
 
 
 def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
-    """Return a line with the number of runs and of problems."""
+    """Return a line that counts runs and problems."""
     counts = {
         "run": sum(map(context.is_checked, context.snapshot.runs)),
         "error": errors,
@@ -209,10 +209,10 @@ def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
 
 
 def _data_directory(path: str) -> str:
-    """Return the data directory that a path is, or is in.
+    """Return the data directory of a path.
 
     Raises:
-        UsageError: there is nothing at the path.
+        UsageError: the path does not exist.
     """
     if not os.path.lexists(path):
         raise UsageError(f"{printable(path)}: no such file or directory")
@@ -222,7 +222,7 @@ def _data_directory(path: str) -> str:
 
 
 def _is_under(shown: str, asked: Set[Path]) -> bool:
-    """Return whether a file is one of those asked for, or in such a folder; every file is if none is."""
+    """Return whether a file is in one of the given paths; True if none is given."""
     place = plain_path(Path(shown))
     return not asked or not asked.isdisjoint((place, *place.parents))
 
@@ -231,18 +231,18 @@ CHECK = Command(
     "check",
     "check run files, registries and cases",
     {
-        "": "check ./data, or the data directory that one is in",
+        "": "check ./data, or the enclosing data directory",
         "docs/data": "check another directory",
-        "data/runs/a.yaml": "one file, in the light of all the others",
-        "--repo ../verl": "links and scripts too, in a checkout of verl",
-        "--fix": "quotes, ids and links first",
-        "--format github": "annotations in a workflow of GitHub",
+        "data/runs/a.yaml": "report problems of one file only",
+        "--repo ../verl": "also check links and scripts in a checkout of verl",
+        "--fix": "repair quotes, ids and links first",
+        "--format github": "print annotations for GitHub Actions",
         "--format sarif --output check.sarif": "",
     },
-    "0 no error, 1 errors found, 2 could not run. Warnings fail with --strict only.",
+    "0 no error, 1 errors found, 2 could not run. With --strict, warnings count as errors.",
     _add_arguments,
     _run,
-    notes="In formats other than text the problems are the result; repairs are always listed on standard "
-    "error. The file exceptions.yaml of the data directory excuses warnings about data that are right, "
-    "with the reason. Every rule is explained in the documentation.",
+    notes="Formats other than text print the problems as the result; repairs are always listed on standard "
+    "error. To excuse a warning about correct data, add it with a reason to exceptions.yaml of the data "
+    "directory. The documentation explains every rule.",
 )

@@ -1,4 +1,4 @@
-"""Define what every command has: a description, options for its result, and reports on standard error."""
+"""Parts of every command: its description, options for the result, and reports on standard error."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
 
-#: What ``--color`` can be set to.
+#: Values of ``--color``.
 COLOR_CHOICES = ("auto", "always", "never")
 _RESET, _DIM = "\x1b[0m", "\x1b[2m"
 _LEVELS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m"}
-#: Back to the first column, and nothing after it.
+#: Return to the first column and clear the line.
 _CLEAR = "\r\x1b[K"
-#: Seconds of work that need no sign of life, and between two signs.
+#: Seconds before progress is shown, and between two updates.
 PATIENCE, STEP = 1.0, 0.1
 
-#: What the exit codes of commands mean that answer questions.
+#: Exit codes of the commands that return a verdict.
 EXIT_CODES = (
-    "0 fits or may fit (borderline, depends on the lengths, unknown), 1 does not fit, has problems, or with "
-    "--strict only may fit, 2 no answer. Warnings do not fail."
+    "0 fits or may fit (borderline, depends on the lengths, unknown), 1 does not fit, has errors, or with "
+    "--strict may fit, 2 no answer. Warnings do not change the exit code."
 )
-#: The characters of the longest line that is printed, where the terminal has more.
+#: Longest printed line, in characters, on a wider terminal.
 WIDTH = 100
 
 Item = TypeVar("Item")
-#: Problems of a launch script that are printed where nobody asks for all.
+#: Problems of a launch script that are printed without ``--verbose``.
 MOST_PROBLEMS = 10
-#: The problems that decide an answer: they come first after the errors.
+#: Problems that affect the answer; they are printed first, after the errors.
 _DECISIVE = frozenset(
     {
         Code.unresolved, Code.undecided, Code.assumed_device, Code.unused_variable, Code.unknown_model,
@@ -57,13 +57,13 @@ class Command:
     """A command of ``verl-resources``.
 
     Attributes:
-        name: the word that calls it.
+        name: its name on the command line.
         help: its purpose, in the list of commands.
-        examples: by the words after its name, what they do; empty where the words say it.
+        examples: explanations by the words after the name; empty if the words need none.
         exit_codes: their meaning.
-        add_arguments: adds its arguments to a parser.
-        run: does the work and returns the exit code.
-        notes: what else its help says.
+        add_arguments: function that adds its arguments to a parser.
+        run: function that does the work and returns the exit code.
+        notes: text of its help after the examples.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Command:
 
     @property
     def lines(self) -> dict[str, str]:
-        """The examples by whole command lines."""
+        """The explanations of the examples, by whole command lines."""
         return {f"verl-resources {self.name} {words}".strip(): does for words, does in self.examples.items()}
 
     @property
@@ -93,7 +93,7 @@ class Command:
 
 
 class UsageError(Exception):
-    """A reason why the command cannot run, on one line; it ends with exit code 2."""
+    """A one-line reason why the command cannot run; the exit code is 2."""
 
 
 def add_result_options(
@@ -101,43 +101,42 @@ def add_result_options(
 ) -> None:
     """Add ``--format`` and ``--output``."""
     parser.add_argument(
-        "--format", choices=formats, default=default, help=f"how the result is printed; default: {default}"
+        "--format", choices=formats, default=default, help=f"format of the result; default: {default}"
     )
     parser.add_argument(
         "--output",
         dest="result_file",
         metavar="FILE",
         type=Path,
-        help="write the result to this file instead, whole or not at all; where the command could not run, "
-        "nothing is written",
+        help="write the result to this file instead; nothing is written if the command cannot run",
     )
 
 
 def exit_code(verdict: Verdict, *, strict: bool) -> int:
-    """Return the exit code of a verdict: 0 fits, 1 does not; what may fit is 0 unless that is not enough."""
+    """Return the exit code of a verdict: 0 fits, 1 does not fit; may fit is 0, or 1 if strict."""
     if verdict == "fits":
         return 0
     return int(strict or verdict == "does-not-fit")
 
 
 def screen_width() -> int:
-    """Return the characters of a line: those of the terminal, at most 100."""
+    """Return the terminal's width in characters, at most 100."""
     return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def choose_color(choice: str) -> None:
-    """Set ``--color`` for everything that is reported from now on."""
+    """Set the value of ``--color`` for all later reports."""
     global _choice
     _choice = choice
 
 
 def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, str]) -> bool:
-    """Return whether to write colours: where they are asked for, or else on a terminal.
+    """Return whether to write colours: as the choice or the environment demands, otherwise on a terminal.
 
     Args:
-        stream: where the text goes.
+        stream: the output stream.
         choice: one of ``COLOR_CHOICES``.
-        environment: with ``NO_COLOR`` and ``FORCE_COLOR``, which count if they are not empty.
+        environment: environment variables; ``NO_COLOR`` and ``FORCE_COLOR`` count unless they are empty.
     """
     if choice != "auto":
         return choice == "always"
@@ -149,7 +148,7 @@ def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, st
 
 
 def report(problems: Sequence[Diagnostic]) -> bool:
-    """Print problems on standard error, one a line, and return whether there is an error among them."""
+    """Print problems to standard error, one a line, and return whether any is an error."""
     colored = wants_color(sys.stderr, _choice, os.environ)
     for problem in listed(problems):
         print(_colored(problem) if colored else problem, file=sys.stderr)
@@ -157,7 +156,7 @@ def report(problems: Sequence[Diagnostic]) -> bool:
 
 
 def report_first(problems: Sequence[Diagnostic]) -> bool:
-    """Report ten problems, first errors and what decides an answer, and count the others."""
+    """Report ten problems, errors and those that affect the answer first, and count the others."""
     ranked = sorted(problems, key=lambda problem: (not problem.is_error, problem.code not in _DECISIVE))
     bad = report(ranked[:MOST_PROBLEMS])
     rest = ranked[MOST_PROBLEMS:]
@@ -169,15 +168,15 @@ def report_first(problems: Sequence[Diagnostic]) -> bool:
 def progress(
     items: Iterable[Item], what: str, /, total: int = 0, *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Item]:
-    """Yield the items, and on a terminal show how many are done once that takes long.
+    """Wrap an iterable and show progress on a terminal if the work takes long.
 
-    The line is on standard error, is written over itself, and is gone when the items are or the caller stops.
+    The progress line is on standard error. It is updated in place and cleared at the end.
 
     Args:
-        items: what is worked on.
-        what: the line's first words, ``cases`` for example.
-        total: how many there are, where the items do not tell.
-        clock: seconds that go by.
+        items: the items to yield.
+        what: the line's first words, for example ``cases``.
+        total: their number, if the iterable has no length.
+        clock: function that returns the time in seconds.
     """
     if not _is_terminal(sys.stderr):
         yield from items
@@ -199,14 +198,14 @@ def progress(
 
 
 def _show(text: str) -> None:
-    """Write over the line, and keep it shorter than the terminal: two lines could not be written over."""
+    """Replace the progress line; it is kept on one line, since two could not be replaced."""
     room = shutil.get_terminal_size().columns - 1
     sys.stderr.write(_CLEAR + one_line(text)[:room])
     sys.stderr.flush()
 
 
 def _colored(problem: Diagnostic) -> str:
-    """Return a problem as it is printed, the level in its colour and the code dimmed."""
+    """Return a problem as text, its level coloured and its code dimmed."""
     level = f"{_LEVELS[problem.severity]}{problem.severity.name}{_RESET}"
     place = f"{problem.place}: " if problem.place.path else ""
     return f"{place}{level}: {problem.text} {_DIM}[{problem.code.id}]{_RESET}"

@@ -1,4 +1,4 @@
-"""Find and load the data that a command works on."""
+"""Find and load the data for a command."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 def add_path_argument(
     parser: argparse.ArgumentParser,
-    what: str = "data directory, the one that holds runs/",
-    default: str = "where it holds data",
+    what: str = "data directory, which contains runs/",
+    default: str = "if it contains data",
 ) -> None:
-    """Add the data directories that a command works on.
+    """Add the argument for data directories.
 
     Args:
-        parser: of the command.
-        what: a path may be.
-        default: when ./data is taken where no path is named.
+        parser: the command's parser.
+        what: description of a path.
+        default: condition for ./data to be the default.
     """
-    others = "else the data directory that one is in, else the dataset that comes with the package"
+    others = "or the enclosing data directory, or the bundled dataset"
     words = f"{what}; default: ./data {default}, {others}"
     parser.add_argument("paths", nargs="*", metavar="PATH", help=words)
 
 
 def default_paths() -> list[str]:
-    """Return the data directory to work on where none is named; empty for the bundled dataset."""
+    """Return the default data directory; empty for the bundled dataset."""
     return ["data"] if Path("data").is_dir() else enclosing_data_directory(Path.cwd())
 
 
 def enclosing_data_directory(path: Path) -> list[str]:
-    """Return the relative path of the data directory that an absolute path is or is in; empty for none."""
+    """Return the relative path of the data directory at or above an absolute path; empty for none."""
     for folder in (path, *path.parents):
         if (folder / RUNS).is_dir():
             return [os.path.relpath(folder)]
@@ -61,11 +61,11 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
     """Load data directories, or the bundled dataset, for the rules of ``check``.
 
     Args:
-        names: the directories.
+        names: the paths of the directories.
         repository: a checkout of verl.
 
     Raises:
-        UsageError: a path is no data directory.
+        UsageError: a path is not a data directory.
     """
     from ..lint.context import CheckContext
 
@@ -73,58 +73,58 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
 
 
 def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
-    """Return what is wrong with the registries alone, without runs and the analysis."""
+    """Return the problems of the registries, without runs and the analysis."""
     errors = (problem for problem in data.snapshot.problems if problem.is_error)
     return sorted([*errors, *data.registries.diagnostics])
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--data``, for a command whose arguments are something else."""
+    """Add ``--data``."""
     parser.add_argument(
         "--data",
         action="append",
         metavar="PATH",
-        help="data directory, may be given several times; default: ./data where it holds data, else the one "
-        "that one is in, on top of the dataset that comes with the package",
+        help="data directory, read after the bundled dataset; repeatable; default: ./data if it contains "
+        "data, or the enclosing data directory",
     )
 
 
 def given_data(given: Sequence[str] | None) -> EstimatorContext:
-    """Read what ``--data`` names, or else the usual directory; a folder ``data`` without data does not count.
+    """Read the directories of ``--data``, or the default one if it contains data.
 
     Raises:
-        UsageError: a path is no data directory.
+        UsageError: a path is not a data directory.
     """
     return read_data(given or [name for name in default_paths() if holds_data(name)])
 
 
 def read_data(names: Sequence[str]) -> EstimatorContext:
-    """Read the files of data directories on top of the bundled dataset; records load when they are asked for.
+    """Read the files of data directories after the bundled dataset; records are loaded on first use.
 
     Raises:
-        UsageError: a path is no data directory.
+        UsageError: a path is not a data directory.
     """
     snapshot = take_snapshot(bundled_directory(), data_directories(names), Location(""))
     return EstimatorContext(snapshot, progress)
 
 
 def data_directories(names: Sequence[str]) -> list[Directory]:
-    """Return the data directories of these names.
+    """Return the data directories of these paths.
 
     Raises:
-        UsageError: a path is none.
+        UsageError: a path is not a data directory.
     """
     for name in names:
         if not Path(name).is_dir():
-            missing = "is no directory" if Path(name).exists() else "no such directory"
+            missing = "not a directory" if Path(name).exists() else "no such directory"
         elif not holds_data(name):
-            missing = "holds no data"
+            missing = "contains no data"
         else:
             continue
-        raise UsageError(f"{printable(name)}: {missing}; name a data directory, the one that holds runs/")
+        raise UsageError(f"{printable(name)}: {missing}; give a data directory, which contains runs/")
     return [configured_directory(name, Path.cwd()) for name in names]
 
 
 def holds_data(name: str) -> bool:
-    """Return whether a directory has any part of a data directory."""
+    """Return whether a directory contains any part of a data directory."""
     return any((Path(name) / part).exists() for part in DATA_NAMES)

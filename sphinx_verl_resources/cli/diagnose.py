@@ -1,4 +1,4 @@
-"""``verl-resources diagnose``: why a run ran out of memory, from its log, and what to change."""
+"""``verl-resources diagnose``: find out from its log why a run ran out of memory, and what to change."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from ..intake.remedies import Advice
     from .question import Asked
 
-#: The name that means standard input.
+#: Argument for standard input.
 _STANDARD_INPUT = "-"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("log", metavar="LOG", help="what verl printed, of any size; - reads standard input")
-    parser.add_argument("--script", metavar="FILE", help="launch script of the run; it is read and never run")
+    parser.add_argument("log", metavar="LOG", help="the output of verl, of any size; - reads standard input")
+    parser.add_argument("--script", metavar="FILE", help="launch script of the run; it is read, never run")
     add_env_option(parser)
-    add_question_arguments(parser, "MODEL | KEY=VALUE", "what the log does not say, or says wrongly")
-    parser.set_defaults(verl_version=None)  # the log may tell it
+    add_question_arguments(parser, "MODEL | KEY=VALUE", "model and settings that the log lacks or has wrong")
+    parser.set_defaults(verl_version=None)  # the log may contain it
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -72,14 +72,14 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _log(name: str) -> LogText:
-    """Read the log, of which the last run counts.
+    """Read the last run of the log.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the log cannot be read.
     """
     if name == _STANDARD_INPUT:
         if sys.stdin is None:
-            raise UsageError("standard input is closed; name the log, or pipe it in")
+            raise UsageError("standard input is closed; give the path of the log, or pipe it in")
         return read_log(
             progress(blocks_of(sys.stdin.buffer), "MiB of the log"), "standard input", last_run=True
         )
@@ -90,7 +90,7 @@ def _log(name: str) -> LogText:
 
 
 def _script(options: argparse.Namespace) -> SettingsText:
-    """Return the settings of the launch script, none without one.
+    """Return the settings of the launch script; empty if none is given.
 
     Raises:
         NoAnswerError: a setting of the script cannot be read.
@@ -105,7 +105,7 @@ def _script(options: argparse.Namespace) -> SettingsText:
 
 
 def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> Given:
-    """Return what the user says."""
+    """Return the user's arguments."""
     question = asked.question
     return Given(
         model=question.model or None,
@@ -121,7 +121,7 @@ def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> G
 
 
 def _plain(found: Diagnosis) -> dict[str, Any]:
-    """Return a diagnosis for programs; sizes are GiB."""
+    """Return a diagnosis for programs, with sizes in GiB."""
     failure, request = found.failure, found.request
     count = request.gpus
     if count is None and found.answer:
@@ -155,15 +155,15 @@ def _change(each: Advice) -> dict[str, Any]:
 
 DIAGNOSE = Command(
     "diagnose",
-    "say why a run ran out of memory, from its log, and what to change",
+    "find out from its log why a run ran out of memory, and what to change",
     {
-        "failed.log": "what the log alone tells",
-        "failed.log --script run.sh --gpus 8xH100": "where it lacks something",
+        "failed.log": "with the log alone",
+        "failed.log --script run.sh --gpus 8xH100": "add what the log lacks",
         "failed.log Qwen/Qwen2.5-7B --gpus 8xH100 --format json": "",
     },
-    "0 a diagnosis was made, 1 the log has no failure for lack of memory, 2 could not run.",
+    "0 a diagnosis was made, 1 the log has no out-of-memory failure, 2 could not run.",
     _add_arguments,
     _run,
-    notes="The log is read and never sent anywhere. Settings that it prints override those of the script, "
-    "and key=value overrides both.",
+    notes="The log stays on this machine. Settings in the log override the script's, and key=value "
+    "overrides both.",
 )

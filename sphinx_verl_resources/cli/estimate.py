@@ -1,4 +1,4 @@
-"""``verl-resources estimate``: whether a run fits with just its settings; cases and recorded runs too."""
+"""``verl-resources estimate``: check whether a run fits with exactly its settings; also cases and runs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ..estimator.peak import AnyEstimate
 
 _WORDS = (
-    "a model by its full or short name, or the path of its config.json; overrides as verl takes them. "
-    "Or files of cases, and run files"
+    "model by its full or short name, or the path of its config.json, and overrides in verl's syntax; "
+    "or files of cases and run files"
 )
 
 
@@ -57,10 +57,10 @@ class Found(NamedTuple):
     """The result for one case or run, or the reason why there is none.
 
     Attributes:
-        name: of the case or the model.
-        answer: about settings and runs.
-        estimate: the answer's, or that of a case.
-        error: why there is none.
+        name: the name of the case or model.
+        answer: the answer for settings or a run.
+        estimate: the estimate of the answer or the case.
+        error: the reason why there is no estimate.
     """
 
     name: str
@@ -70,14 +70,14 @@ class Found(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """The answer's, or that of the estimate."""
+        """The verdict of the answer or the estimate."""
         if self.answer:
             return self.answer.verdict
         return self.estimate.verdict if self.estimate else "unknown"
 
     @property
     def result(self) -> dict[str, Any]:
-        """Everything for programs."""
+        """The result as plain values, for programs."""
         if self.answer:
             return settings_result(self.name, self.answer)
         return result_of(self.name, self.estimate) if self.estimate else failed(self.name, self.error)
@@ -94,7 +94,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Estimate and print."""
+    """Estimate and print the result."""
     data = given_data(options.data)
     files = [word for word in options.words if _is_file(word)]
     if files:
@@ -124,18 +124,18 @@ def _text(found: list[Found], *, verbose: bool) -> str:
 
 
 def _is_file(word: str) -> bool:
-    """Tell whether a word is a file of cases or of a run, and not a model or a setting."""
+    """Return whether a word is a file of cases or of a run, and not a model or a setting."""
     if is_setting(word) or word.endswith(".json"):
         return False
     return word.endswith((".yaml", ".yml")) or Path(word).is_file()
 
 
 def _own(options: argparse.Namespace, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic], int]:
-    """Return the answer about a run of one's own, what is wrong, and 2 where there is no answer."""
+    """Return the answer for the user's settings, the problems, and exit code 2 if there is no answer."""
     source = options.script or options.file
     refuse_lone_variables(options, source)
     if not any((options.words, source, options.config, options.gpus, options.gpu)):
-        raise UsageError("name a model, a launch script with --script, a file of cases or a run file")
+        raise UsageError("give a model, a launch script with --script, a file of cases or a run file")
     asked = None
     try:
         asked = read_question(options, data, options.words, source)
@@ -157,16 +157,16 @@ def _own(options: argparse.Namespace, data: EstimatorContext) -> tuple[list[Foun
 def _recorded(
     options: argparse.Namespace, files: list[str], data: EstimatorContext
 ) -> tuple[list[Found], list[Diagnostic], int]:
-    """Return the answers in the order of the files, what is wrong, and exit code 2 if no case is read."""
+    """Return the answers in the order of the files, the problems, and exit code 2 if no case can be read."""
     others = [word for word in options.words if word not in files]
     names = ("gpus", "gpu", "count", "task", "script", "env")
     named = [f"--{name}" for name in names if getattr(options, name)]
     if others or named:
-        message = f"{printable(files[0])} holds its own models, GPUs and settings"
+        message = f"{printable(files[0])} contains its own models, GPUs and settings"
         raise UsageError(f"{message}; leave out {printable([*others, *named][0])}, or the file")
     found: list[Found] = []
     problems: list[Diagnostic] = []
-    # Each file on its own: a case is answered in every file that has it.
+    # Read each file separately: a case is answered in every file that contains it.
     for file in [read_file(name) for name in files]:
         answered, wrong = (_run_file if _is_run(file) else _cases)(file, data)
         found += answered
@@ -175,7 +175,7 @@ def _recorded(
 
 
 def _is_run(file: DataFile) -> bool:
-    """Return whether a file is meant to be that of a run: files of cases are lists."""
+    """Return whether a file looks like a run file; a file of cases is a list."""
     data = read_yaml(file.content).data
     return isinstance(data, dict) and bool(data.keys() & {"size", "tag", "train", "infer"})
 
@@ -222,7 +222,7 @@ def _cases(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Di
 
 
 def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
-    """Return the place of a setting of a case: its value, or its key where the key is what is wrong."""
+    """Return the place of a case's setting: its value, or its key if the problem is about the key."""
     key = problem.place.key
     if key.startswith("training.") or key in {"model", "config"}:
         return entry.place(*key.split("."))
@@ -236,19 +236,18 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
 
 ESTIMATE = Command(
     "estimate",
-    "say whether a run fits with just its settings, or estimate cases and recorded runs",
+    "check whether a run fits with exactly its settings; or estimate cases and recorded runs",
     {
         "Qwen/Qwen2.5-7B --gpus 8xH100 data.train_batch_size=256": "",
-        "--gpus 8xH100 --script run.sh": "the settings of a launch script",
-        "--gpus 8xH100 --script run.sh --env NNODES=1": "which is started with a variable",
-        "config.json --gpu H100 --settings run.yaml": "a model of your own",
+        "--gpus 8xH100 --script run.sh": "settings from a launch script",
+        "--gpus 8xH100 --script run.sh --env NNODES=1": "with a variable of the script",
+        "config.json --gpu H100 --settings run.yaml": "your own model",
         "data/runs/a.yaml": "a recorded run, as the page shows it",
         "cases.yaml --format json": "every case of a file, for programs",
     },
     EXIT_CODES,
     _add_arguments,
     _run,
-    notes="Settings come from a launch script, which is read and never run, or from YAML; --task, --lora, "
-    "--prompt and --response override them, and key=value overrides these. Unset settings use verl's "
-    "defaults.",
+    notes="Settings come from a launch script (read, never run) or from YAML. --task, --lora, --prompt and "
+    "--response override them, and key=value overrides everything. Unset settings use verl's defaults.",
 )

@@ -1,4 +1,4 @@
-"""Files that a command reads and writes; a file is written whole or not at all."""
+"""Read and write files for commands; writes are atomic."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     from ..catalog.files import DataFile
 
-#: Of Linux: names are relative to the current directory, and two files exchange their names.
+#: Linux constants: names are relative to the current directory; exchange two files.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 class ChangedError(UsageError):
-    """A file is not as it was read, and is left alone."""
+    """A file has changed since it was read, and is not written."""
 
     def __init__(self) -> None:
-        super().__init__("somebody else has just changed it; run the command again")
+        super().__init__("the file has just been changed by another program; run the command again")
 
 
 def read_file(name: str) -> DataFile:
@@ -56,7 +56,7 @@ def read_text(name: str) -> str:
     """
     file = read_file(name)
     if len(file.content) > MAX_BYTES:
-        raise UsageError(f"{printable(name)}: larger than {MAX_BYTES >> 20} MiB, and not read")
+        raise UsageError(f"{printable(name)}: larger than {MAX_BYTES >> 20} MiB; not read")
     try:
         return file.content.decode()
     except UnicodeDecodeError as error:
@@ -64,7 +64,7 @@ def read_text(name: str) -> str:
 
 
 def open_file(name: str) -> BinaryIO:
-    """Open a file that the user names and that may have any size.
+    """Open a file of any size that the user names.
 
     Raises:
         UsageError: it cannot be read.
@@ -74,16 +74,16 @@ def open_file(name: str) -> BinaryIO:
 
 
 def write_result(path: Path, text: str) -> None:
-    """Write a result to a file in a folder that exists, or to a device, a pipe or an open file.
+    """Write a result to a file in an existing folder, or to a device, a pipe or an open file.
 
     Raises:
         UsageError: it cannot be written.
     """
     shown = printable(str(path))
     if path.is_dir():
-        raise UsageError(f"{shown}: is a directory; name a file")
+        raise UsageError(f"{shown}: is a directory; give a file")
     if not path.parent.is_dir():  # most likely it is misspelt
-        raise UsageError(f"{shown}: no such directory; make it first")
+        raise UsageError(f"{shown}: no such directory; create it first")
     with _writing(path):
         refuse_link_in_data(path)
         with _opened_stream(path) as stream:
@@ -94,7 +94,7 @@ def write_result(path: Path, text: str) -> None:
 
 
 def write_results(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write results to the files of these names in a folder, which is made if need be.
+    """Write results to files in a folder, which is created if necessary.
 
     Raises:
         UsageError: one cannot be written.
@@ -108,11 +108,11 @@ def write_results(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def create_file(path: Path, directory: Path, text: str) -> None:
-    """Write a data file that must not exist yet; of two processes that do so at once, one succeeds.
+    """Create a data file; if two processes do so at once, exactly one succeeds.
 
     Raises:
-        FileExistsError: it exists.
-        UsageError: it cannot be written, or would be outside of the data directory.
+        FileExistsError: it already exists.
+        UsageError: it cannot be written, or leads out of the data directory.
     """
     with _writing(path):
         refuse_leading_out(path, directory)
@@ -120,19 +120,19 @@ def create_file(path: Path, directory: Path, text: str) -> None:
         try:
             os.link(written, path)
         except FileExistsError:
-            raise FileExistsError(f"{printable(str(path))}: exists already") from None
-        except OSError:  # a file system without links
+            raise FileExistsError(f"{printable(str(path))}: already exists") from None
+        except OSError:  # the file system has no links
             if os.path.lexists(path):
-                raise FileExistsError(f"{printable(str(path))}: exists already") from None
+                raise FileExistsError(f"{printable(str(path))}: already exists") from None
             with _writing(path):
                 written.replace(path)
 
 
 def replace_file(path: Path, directory: Path, text: str) -> None:
-    """Write a data file in place of the one that may exist.
+    """Write a data file, replacing an existing one.
 
     Raises:
-        UsageError: it cannot be written, or would be outside of the data directory.
+        UsageError: it cannot be written, or leads out of the data directory.
     """
     with _writing(path):
         refuse_leading_out(path, directory)
@@ -140,15 +140,15 @@ def replace_file(path: Path, directory: Path, text: str) -> None:
 
 
 def replace_unchanged(file: DataFile, directory: Path, text: str) -> None:
-    """Write a data file in place of the one that was read.
+    """Replace a data file, unless it has changed since it was read.
 
     Raises:
-        ChangedError: somebody else has changed or deleted it since; it is left alone.
-        UsageError: it cannot be written, or would be outside of the data directory.
+        ChangedError: it has been changed or deleted since; it is not written.
+        UsageError: it cannot be written, or leads out of the data directory.
     """
     try:
         refuse_leading_out(file.path, directory)
-    except LeadsOutError:  # it did not when it was read
+    except LeadsOutError:  # changed: it did not lead out when it was read
         raise ChangedError from None
     target = Path(os.path.realpath(file.path))
     with _replacement(target, text) as written, _writing(file.path):
@@ -156,18 +156,18 @@ def replace_unchanged(file: DataFile, directory: Path, text: str) -> None:
         new = written.read_bytes()
         if not _exchange(written, target):
             written.replace(target)
-        elif written.read_bytes() != file.content:  # an editor was faster by a hair: give it back
+        elif written.read_bytes() != file.content:  # changed at the last moment: restore it
             _exchange(written, target)
-            if written.read_bytes() != new:  # it has saved once more, or another process gives it back too
+            if written.read_bytes() != new:  # saved again, or restored by another process too
                 _exchange(written, target)
             raise ChangedError
 
 
 def remove_unchanged(file: DataFile) -> None:
-    """Delete a data file that was read.
+    """Delete a data file, unless it has changed since it was read.
 
     Raises:
-        ChangedError: somebody else has changed or deleted it since; it is left alone.
+        ChangedError: it has been changed or deleted since; it is not deleted.
         UsageError: it cannot be deleted.
     """
     refuse_changed(file)
@@ -176,10 +176,10 @@ def remove_unchanged(file: DataFile) -> None:
 
 
 def refuse_changed(file: DataFile) -> None:
-    """Refuse to go on where a file is not as it was read.
+    """Raise if a file has changed since it was read.
 
     Raises:
-        ChangedError: it is not.
+        ChangedError: it has changed.
     """
     with suppress(OSError):
         if read_data_file(file.path, file.shown).content == file.content:
@@ -188,7 +188,7 @@ def refuse_changed(file: DataFile) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file in place of the one that may exist; a link keeps leading to the new file."""
+    """Write a file, replacing an existing one; a link is kept and its target replaced."""
     target = Path(os.path.realpath(path))
     with _replacement(target, text) as written, _writing(path):
         written.replace(target)
@@ -196,7 +196,7 @@ def _replace(path: Path, text: str) -> None:
 
 @contextmanager
 def _replacement(path: Path, text: str) -> Iterator[Path]:
-    """Write the text to a temporary file with the permissions of the file that it is to replace."""
+    """Write a text to a temporary file with the permissions of the file to replace."""
     with _temporary_file(path, text) as written:
         with suppress(FileNotFoundError):
             written.chmod(path.stat().st_mode & 0o777)
@@ -205,8 +205,8 @@ def _replacement(path: Path, text: str) -> Iterator[Path]:
 
 @contextmanager
 def _temporary_file(path: Path, text: str) -> Iterator[Path]:
-    """Write the text to a file of another name in the same folder, which is gone afterwards."""
-    # A name that begins with a dot is not read as data.
+    """Write a text to a temporary file in the same folder, which is deleted afterwards."""
+    # Files whose names begin with a dot are not read as data.
     written = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with _writing(path):
@@ -222,7 +222,7 @@ def _temporary_file(path: Path, text: str) -> Iterator[Path]:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two files in one step; return False where the system cannot."""
+    """Exchange two files atomically; return False if the system cannot."""
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
@@ -233,7 +233,7 @@ def _exchange(first: Path, second: Path) -> bool:
 
 @contextmanager
 def _opened_stream(path: Path) -> Iterator[FileIO | None]:
-    """Open a device, a pipe, or what is open already and has a name such as /dev/stdout; None for a file."""
+    """Open a device, a pipe, or an open file with a name such as /dev/stdout; yield None for other files."""
     if not path.exists():
         yield None
         return
@@ -241,7 +241,7 @@ def _opened_stream(path: Path) -> Iterator[FileIO | None]:
     while place.is_symlink() and not _is_among_open_files(place):
         place = place.parent / place.readlink()
     if os.path.realpath(place.parent) == os.path.realpath("/dev/fd"):
-        # Opened anew, a file would be written from its beginning by what shares it with this process.
+        # Duplicate the descriptor: reopening a file would overwrite what other processes write to it.
         with FileIO(os.dup(int(place.name)), "w") as stream:
             yield stream
     elif _is_among_open_files(place) or not stat.S_ISREG(path.stat().st_mode):
@@ -257,17 +257,17 @@ def _is_among_open_files(path: Path) -> bool:
 
 @contextmanager
 def _reading(name: str) -> Iterator[Path]:
-    """Give the path of a file that the user names, and turn a refusal of the system into a usage error."""
+    """Yield the path of a file that the user names, and turn the system's errors into usage errors."""
     try:
         refuse_link_in_data(Path(name))
         yield Path(name)
-    except (OSError, ValueError) as error:  # a ValueError: no file can have this name
+    except (OSError, ValueError) as error:  # ValueError: no file can have this name
         raise UsageError(f"{printable(name)}: {_reason(error)}") from None
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Turn a refusal of the system, a full disk too, into a usage error."""
+    """Turn the system's errors, such as a full disk, into usage errors."""
     try:
         yield
     except OSError as error:
@@ -275,7 +275,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Return why the system refused, in lower case, or why a link is not followed."""
+    """Return the system's reason in lower case, or why a link is not followed."""
     if isinstance(error, LeadsOutError):
         return f"{error}; {error.remedy}"
     text = getattr(error, "strerror", None)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..catalog.files import Snapshot
     from ..intake.page import Page
 
-#: Problems of writing a run file, which do not matter where cells are compared.
+#: Problems of writing a run file; they do not matter for ``--check``.
 _OF_WRITING = frozenset({Code.unknown_model, Code.page_assumed})
 
 
@@ -34,25 +34,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add("page", metavar="PAGE.rst", help="the page, in reStructuredText")
-    add("--output", metavar="DIR", help="data directory; run files go to DIR/runs")
-    add("--check", action="store_true", help="compare the page with the data and write nothing")
-    add("--dry-run", action="store_true", help="print the run files and write nothing")
-    add("--force", action="store_true", help="replace run files that are there already")
-    add("--ref", metavar="COMMIT", help="pin links that name a branch to this commit")
-    checkpoint = "the checkpoint that a label means; may be given several times"
+    add("--output", metavar="DIR", help="data directory; run files are written to DIR/runs")
+    add("--check", action="store_true", help="compare the page with the data; write nothing")
+    add("--dry-run", action="store_true", help="print the run files; write nothing")
+    add("--force", action="store_true", help="replace existing run files")
+    add("--ref", metavar="COMMIT", help="pin links to a branch to this commit")
+    checkpoint = "model for a label of the page; repeatable"
     add("--model", action="append", default=[], metavar="LABEL=CHECKPOINT", help=checkpoint)
     add("--format", choices=("text", "json"), default="text", help="default: text")
 
 
 def _run(options: argparse.Namespace) -> int:
     """Read the page, then write or compare."""
-    from ..intake.page import Known, read_page  # loads Sphinx, which no other command needs
+    from ..intake.page import Known, read_page  # imports Sphinx, which no other command needs
 
     if not options.output and (options.check or not options.dry_run):
-        raise UsageError("name the data directory with --output DIR, or look first with --dry-run")
+        raise UsageError("give the data directory with --output DIR, or try --dry-run first")
     if options.ref is not None and not is_fixed_ref(options.ref):
-        reason = "neither a commit nor a release, which stay what they are"
-        raise UsageError(f"--ref: {options.ref[:80]!r} is {reason}")
+        raise UsageError(f"--ref: {options.ref[:80]!r} is neither a commit nor a release; give one of these")
     has_data = options.check or (options.output and holds_data(options.output))
     data = given_data([options.output] if has_data else None)
     models = _models(options.model, data.architectures.names)
@@ -71,10 +70,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _models(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return the checkpoints that ``--model`` names, by label.
+    """Return the models of ``--model`` by label.
 
     Raises:
-        UsageError: a pair is none, or names no checkpoint.
+        UsageError: a pair has no ``=``, or its model is unknown.
     """
     models = {}
     for pair in pairs:
@@ -83,7 +82,7 @@ def _models(pairs: Sequence[str], names: Sequence[str]) -> dict[str, str]:
             raise UsageError("--model: expected LABEL=CHECKPOINT, as in Qwen2-70B=Qwen/Qwen2-72B-Instruct")
         if model not in names:
             near = suggest_or(model, names, "add it to architectures.yaml first")
-            raise UsageError(f"--model: there is no checkpoint {model!r}; {near}")
+            raise UsageError(f"--model: unknown model {model!r}; {near}")
         models[label] = model
     return models
 
@@ -102,18 +101,18 @@ def _compare(page: Page, catalog: Catalog, options: argparse.Namespace) -> int:
 
 
 def _write(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int:
-    """Write the run files that are not there yet.
+    """Write the run files that do not exist yet.
 
     Raises:
-        UsageError: something is in the way, and no file was written; or one cannot be written.
+        UsageError: one exists and nothing was written, or one cannot be written.
     """
     directory = Path(options.output)
     texts = {directory / RUNS / f"{run.record.id}.yaml": run.text for run in page.runs}
     new = [path for path, text in texts.items() if not _has(path, directory, text.encode())]
     taken = [str(path) for path in new if path.is_dir() or (os.path.lexists(path) and not options.force)]
     if taken:
-        in_the_way = printable(", ".join(taken))
-        raise UsageError(f"nothing was written; in the way: {in_the_way}; --force replaces run files")
+        existing = printable(", ".join(taken))
+        raise UsageError(f"nothing was written; already exists: {existing}; --force replaces run files")
     for path in new:
         (replace_file if options.force else create_file)(path, directory, texts[path])
     unchanged = len(texts) - len(new)
@@ -126,7 +125,7 @@ def _has(path: Path, directory: Path, content: bytes) -> bool:
     """Return whether a file of a data directory has this content.
 
     Raises:
-        UsageError: it would be outside of the directory.
+        UsageError: the path leads out of the directory.
     """
     try:
         refuse_leading_out(path, directory)
@@ -136,12 +135,12 @@ def _has(path: Path, directory: Path, content: bytes) -> bool:
 
 
 def _leftovers(page: Page, snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """Yield an error for each run file of an earlier import, when the checkpoint was not known."""
+    """Yield an error for each run file of an earlier import whose model is still TODO."""
     ids = {run.record.id for run in page.runs}
     for file in snapshot.runs:
         if b"\nmodel: TODO" in file.content and file.path.stem not in ids:
-            message = "'model' is TODO, and no row of the page is imported under this name"
-            remedy = "delete this file if its row is imported under another name now"
+            message = "'model' is TODO, and no row of the page has this id"
+            remedy = "delete this file if its row now has another id"
             yield Diagnostic(Location(file.shown), Code.todo, message, remedy)
 
 
@@ -177,11 +176,11 @@ IMPORT_RST = Command(
         "device_tuning.rst --output data --model Qwen2-70B=Qwen/Qwen2-72B-Instruct": "",
         "device_tuning.rst --check --output data": "",
     },
-    "0 all understood, and with --check no difference; 1 otherwise, the rest is still written; "
+    "0 every row was read and --check finds no difference; 1 problems found, other rows are still written; "
     "2 could not run.",
     _add_arguments,
     _run,
     notes="The command reads list-tables, csv-tables, simple tables and grid tables under headings such as "
     "7B, with the columns Tag, Model, Task, Resource, MaxBatch, Train, Infer, Link and Contributor in any "
-    "order. What was mended, taken for something or not understood is a line on standard error.",
+    "order. Every correction, assumption and unreadable cell is reported on standard error.",
 )

@@ -1,6 +1,6 @@
-"""The command line: read it and run the command that it names.
+"""Parse the command line and run a command.
 
-Exit codes, for every command: 0 good, 1 problems found or does not fit, 2 could not run.
+Exit codes of every command: 0 good, 1 problems found or does not fit, 2 could not run.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 _EPILOG = """\
-verl-resources COMMAND --help has examples of each.
-Each problem is a line on standard error: path:line:col: LEVEL: message [code].
+Run verl-resources COMMAND --help for examples.
+Problems are printed to standard error, one a line: path:line:col: LEVEL: message [code].
 Exit codes: 0 good, 1 problems found or does not fit, 2 could not run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code; each expected failure is one line and code 2."""
-    # A stream that is closed is None, and print() would take the other one instead.
+    """Run a command and return its exit code; an expected failure prints one line and returns 2."""
+    # A closed stream is None, and print() would write to the other one instead.
     with (
         contextlib.redirect_stdout(sys.stdout or io.StringIO()),
         contextlib.redirect_stderr(sys.stderr or io.StringIO()),
     ):
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # show what the encoding lacks as an escape
+            if isinstance(stream, io.TextIOWrapper):  # escape characters that the encoding lacks
                 stream.reconfigure(errors="backslashreplace")
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name, write its result, and return its exit code."""
+    """Run the command, write its result, and return its exit code."""
     output = io.StringIO()
     try:
         with contextlib.redirect_stdout(output):
@@ -69,10 +69,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """Return the parser of the command line, and those of the commands by their names."""
+    """Return the parser of the command line, and the parser of each command by name."""
     parser = argparse.ArgumentParser(
         prog="verl-resources",
-        description="Check and show the recorded hardware runs of verl's documentation, estimate GPU memory.",
+        description="Check and show the recorded hardware runs of verl's documentation; estimate GPU memory.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -88,7 +88,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.Argument
 def _parser_of(
     command: Command, make: Callable[..., argparse.ArgumentParser] = argparse.ArgumentParser
 ) -> argparse.ArgumentParser:
-    """Return the parser of one command, which ``make`` makes."""
+    """Return the parser of one command, created with ``make``."""
     parser = make(
         prog=f"verl-resources {command.name}",
         description=f"{command.help[0].upper()}{command.help[1:]}.",
@@ -100,14 +100,14 @@ def _parser_of(
         "--color",
         choices=COLOR_CHOICES,
         default="auto",
-        help="colours in messages; default: auto, on a terminal that NO_COLOR does not keep without",
+        help="colour messages; default: auto, on a terminal unless NO_COLOR is set",
     )
     parser.set_defaults(run=command.run)
     return parser
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options; positional words may come before, between and after them."""
+    """Parse the arguments; positional words and options may come in any order."""
     name = arguments[0] if arguments else ""
     if name in NAMES:
         command = _parser_of(command_named(name))
@@ -127,7 +127,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Name the nearest option before argparse asks for what is missing because of the misspelling."""
+    """Suggest the nearest option, before argparse reports what is missing because of a misspelling."""
     known = re.findall(r"--[\w-]+", command.format_usage())
     for word in words:
         if word == "--":
@@ -138,13 +138,13 @@ def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> N
             remedy = f"; did you mean {near!r}?" if near else f"; see {command.prog} --help"
             if (
                 option == "--model" and "[MODEL " in command.format_usage()
-            ):  # as it was until the model became an argument
+            ):  # the model was an option before it became an argument
                 remedy = f"; write the model without it: {command.prog} Qwen/Qwen2.5-7B"
             command.error(f"unrecognized arguments: {option[:80]}{remedy}")
 
 
 def _write(text: str) -> None:
-    """Print at once, when the exit code is known: a reader that goes away early does not change it."""
+    """Print a text at once: a pipe closed by its reader does not change the exit code."""
     if not text:
         return
     try:
@@ -158,7 +158,7 @@ def _write(text: str) -> None:
 
 
 def _refuse(reason: str) -> None:
-    """Print why the command could not run, where standard error takes it."""
+    """Print why the command could not run, if standard error can be written."""
     try:
         print(f"verl-resources: {reason}", file=sys.stderr, flush=True)
     except OSError:
@@ -166,21 +166,21 @@ def _refuse(reason: str) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Keep Python from writing once more, at its end, what a stream did not take."""
+    """Keep Python from writing unwritten text to a stream again at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _in_words(error: UsageError | OSError | UnicodeEncodeError) -> str:
-    """Return what is wrong, without a number of the system."""
+    """Return the message of an error, without the system's error number."""
     try:
         Path.cwd()
     except OSError:
-        return "the current directory was deleted; change to another one, with cd for example"
+        return "the current directory no longer exists; change to another one with cd"
     if isinstance(error, UnicodeEncodeError):  # Python keeps such bytes of arguments as lone surrogates
         wrong = printable(error.object[error.start : error.end])
         encoding = sys.getfilesystemencoding().upper()
-        return f"an argument is not text in {encoding}: '{wrong}'; write it so, or set LC_ALL=C.UTF-8"
+        return f"an argument is not valid {encoding}: '{wrong}'; encode it so, or set LC_ALL=C.UTF-8"
     if isinstance(error, UsageError) or not error.strerror:
         return str(error)
     file = f"{printable(str(error.filename))[:200]}: " if error.filename else ""
@@ -188,7 +188,7 @@ def _in_words(error: UsageError | OSError | UnicodeEncodeError) -> str:
 
 
 SHELLS = ("bash", "zsh", "tcsh")
-#: Options with known values that also take others.
+#: Values that completion offers for options that accept others too.
 _WORDS: dict[str, tuple[str, ...]] = {
     "size": SIZES, "tag": TAGS, "kind": (*WORDS, *KINDS), "train": TRAIN_BACKENDS, "infer": ENGINES,
 }  # fmt: skip
@@ -196,7 +196,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 
 def _add_completion_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("shell", choices=SHELLS, help="whose language the script is in")
+    parser.add_argument("shell", choices=SHELLS, help="the shell that runs the script")
 
 
 def _print_completion(options: argparse.Namespace) -> int:
@@ -215,7 +215,7 @@ def _print_completion(options: argparse.Namespace) -> int:
     completed = {"file": shtab.FILE, "directory": shtab.DIRECTORY}
     action: Any
     for command in commands.values():
-        for action in command._actions:  # argparse has no other way, and shtab reads the same list
+        for action in command._actions:  # argparse has no public list, and shtab reads this one
             if action.choices is None and action.dest in words:
                 action.choices = words[action.dest]
             elif kind := path_kind(action):
@@ -225,7 +225,7 @@ def _print_completion(options: argparse.Namespace) -> int:
 
 
 def path_kind(action: argparse.Action) -> str | None:
-    """Return ``directory`` or ``file`` for an argument that takes one, as its metavar tells."""
+    """Return ``directory`` or ``file`` for an argument that is a path, judging by its metavar."""
     metavar = str(action.metavar or "")
     if metavar == "DIR":
         return "directory"
@@ -234,7 +234,7 @@ def path_kind(action: argparse.Action) -> str | None:
 
 COMPLETION = Command(
     "completion",
-    "print a script with which a shell completes commands, options and file names",
+    "print a shell script that completes commands, options and file names",
     {
         "bash > verl-resources.bash": "",
         "zsh > _verl-resources": "",
@@ -242,11 +242,11 @@ COMPLETION = Command(
     "0 good, 2 could not run.",
     _add_completion_arguments,
     _print_completion,
-    notes="Source the first in ~/.bashrc; put the second into a folder of zsh's $fpath. It needs the "
-    "library shtab: pip install 'sphinx-verl-resources[completion]'.",
+    notes="For bash, source the file in ~/.bashrc; for zsh, put it into a folder of $fpath. The command "
+    "needs the library shtab: pip install 'sphinx-verl-resources[completion]'.",
 )
 
-#: The commands in the order of the help text, and their modules, of which only the one needed is loaded.
+#: The commands in the order of the help text, with their modules; only the module needed is loaded.
 NAMES = {
     "new": "new",
     "check": "check",
@@ -263,7 +263,7 @@ NAMES = {
 
 
 def command_named(name: str) -> Command:
-    """Return one of the commands."""
+    """Return a command."""
     found: Command = getattr(import_module(f"{__package__}.{NAMES[name]}"), name.upper().replace("-", "_"))
     return found
 

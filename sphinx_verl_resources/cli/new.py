@@ -1,4 +1,4 @@
-"""``verl-resources new``: write a run file from a launch script and a log, and report what is in it."""
+"""``verl-resources new``: write a run file from a launch script and a log, and report its contents."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ _COUNTER = "torch-max-allocated"
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("--script", metavar="FILE", help="launch script of the run")
-    parser.add_argument("--log", metavar="FILE", help="what verl printed; may have any size")
-    parser.add_argument("--blank", action="store_true", help="write a file to fill in, each field explained")
+    parser.add_argument("--log", metavar="FILE", help="output of verl, of any size")
+    parser.add_argument("--blank", action="store_true", help="write a template with every field explained")
     parser.add_argument(
-        "--output", metavar="DIR", help="data directory; default: ./data, or the one that one is in"
+        "--output", metavar="DIR", help="data directory; default: ./data, or the enclosing data directory"
     )
     parser.add_argument("--id", type=_id, metavar="NAME", help="default: model, task and GPUs")
-    parser.add_argument("--force", action="store_true", help="replace the file if there is one")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
     add_env_option(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the file and write nothing")
-    parser.add_argument("--verbose", action="store_true", help="print all messages, not the first ten alone")
+    parser.add_argument("--dry-run", action="store_true", help="print the file; write nothing")
+    parser.add_argument("--verbose", action="store_true", help="print all messages, not only the first ten")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
-    own = parser.add_argument_group("what you know better", "overrides script and log")
+    own = parser.add_argument_group("overrides", "used instead of the values in the script and the log")
     own.add_argument(
         "--gpus",
         "--gpu",
         metavar="N*GPU",
         type=gpus_argument,
         default=(None, None),
-        help="8*H100, or only H100",
+        help="number and type, such as 8*H100, or only H100",
     )
-    own.add_argument("--model", metavar="NAME", help="Hugging Face name of the checkpoint")
+    own.add_argument("--model", metavar="NAME", help="Hugging Face name of the model")
     own.add_argument("--task", metavar="NAME", help="GRPO, GRPO-LoRA, PPO, DAPO …")
     own.add_argument("--train", choices=TRAIN_BACKENDS, help="training backend")
     own.add_argument("--infer", dest="engine", choices=ENGINES, help="rollout engine")
@@ -79,34 +79,34 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--infer-version",
         dest="engine_version",
         metavar="VERSION",
-        help="of the rollout engine, 0.8.3 for example",
+        help="version of the rollout engine, such as 0.8.3",
     )
     own.add_argument("--verl-version", metavar="VERSION", help="release or commit of verl")
-    own.add_argument("--max-batch", metavar="N", type=_number, help="the largest batch that fits, in prompts")
-    own.add_argument("--ref", metavar="COMMIT", help="commit of verl that has the script")
+    own.add_argument("--max-batch", metavar="N", type=_number, help="largest batch that fits, in prompts")
+    own.add_argument("--ref", metavar="COMMIT", help="commit of verl that contains the script")
     own.add_argument("--path", metavar="PATH", help="path of the script in that commit")
     own.add_argument(
         "--despite-out-of-memory",
         action="store_true",
-        help="write the file although the run ran out of memory",
+        help="write the file even if the run ran out of memory",
     )
-    only = parser.add_argument_group("what only you know", "TODO otherwise")
+    only = parser.add_argument_group("facts that no script or log contains", "written as TODO if not given")
     only.add_argument(
-        "--tag", choices=TAGS, help="MIN: the least that runs it, RECOMMENDED: the best throughput"
+        "--tag", choices=TAGS, help="MIN: fits with every memory optimisation, RECOMMENDED: best throughput"
     )
-    only.add_argument("--evidence", metavar="URL", help="where the log can be read")
-    only.add_argument("--contributor", metavar="NAME", help="name or handle, never an e-mail address")
-    only.add_argument("--contributor-url", metavar="URL", help="a public profile")
-    only.add_argument("--kind", choices=KINDS, help="what the row rests on; default: tested")
+    only.add_argument("--evidence", metavar="URL", help="public address of the log")
+    only.add_argument("--contributor", metavar="NAME", help="name or handle, not an e-mail address")
+    only.add_argument("--contributor-url", metavar="URL", help="public profile")
+    only.add_argument("--kind", choices=KINDS, help="basis of the claim; default: tested")
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Read, write and report."""
+    """Read the sources, write the file and report."""
     has_sources = bool(options.script or options.log)
     if options.blank and has_sources:
-        raise UsageError("--blank takes neither a script nor a log")
+        raise UsageError("--blank cannot be combined with --script or --log")
     if not options.blank and not has_sources:
-        raise UsageError("name a launch script with --script FILE, or write a file to fill in with --blank")
+        raise UsageError("give a launch script with --script FILE, or write a template with --blank")
     refuse_lone_variables(options, options.script)
     directory = _output(options)
     tell = report if options.verbose else report_first
@@ -120,7 +120,7 @@ def _run(options: argparse.Namespace) -> int:
         tell(problems)
         return 1
     user = UserInput(**{field.name: getattr(options, field.name) for field in fields(UserInput)})
-    draft = draft_run(sources, user, registries, date.today())  # noqa: DTZ011  # the day where the person is
+    draft = draft_run(sources, user, registries, date.today())  # noqa: DTZ011  # the user's local date
     text = blank_text(draft.fields) if options.blank else run_text(draft.fields, draft.remarks)
     text = text_for(text, directory)
     file = _file(directory, draft, text)
@@ -137,7 +137,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
-    """Read script and log; also return what looks like a setting of the script and was not read.
+    """Read the script and the log; also return warnings about possible settings that were not read.
 
     Raises:
         UsageError: one of them cannot be read.
@@ -158,42 +158,42 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
 
 
 def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]:
-    """Return the reasons why there is no run to write."""
+    """Return the reasons not to write a run."""
     reasons = [problem for problem in sources.script.problems if problem.is_error]
     log = sources.log
     if log and log.failure and log.failure.is_evidence:
         message = "the run ran out of memory here"
         remedy = (
-            f"ask why with: verl-resources diagnose {printable(shlex.quote(options.log))}; a row is for what "
-            "fits, and --despite-out-of-memory writes it anyway"
+            f"find out why with: verl-resources diagnose {printable(shlex.quote(options.log))}; rows are for "
+            "runs that fit; --despite-out-of-memory overrides this"
         )
         severity = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
         reasons.append(Diagnostic(log.failure.place, Code.out_of_memory, message, remedy, severity))
     if log and not log.figures.steps and not log.settings:
-        message = "neither a configuration nor the figures of a step are in this log"
-        remedy = "give what verl prints to the console, from the first line on"
+        message = "this log contains neither a configuration nor the metrics of a step"
+        remedy = "give verl's console output from the first line on"
         place, severity = Location(log.shown, 1, 1), Severity.WARNING if sources.file else Severity.ERROR
         reasons.append(Diagnostic(place, Code.file_empty, message, remedy, severity))
     return reasons
 
 
 def _output(options: argparse.Namespace) -> Path:
-    """Return the data directory to write into; one that is not there where nothing is written.
+    """Return the data directory to write into; it need not exist for ``--dry-run``.
 
     Raises:
         UsageError: there is none.
     """
     name = options.output or next(iter(default_paths()), "data" if options.dry_run else None)
     if name is None:
-        raise UsageError("there is no data directory here; name one with --output DIR")
+        raise UsageError("no data directory here; give one with --output DIR")
     path = Path(name)
     if os.path.lexists(path) and not path.is_dir():
-        raise UsageError(f"{printable(name)}: not a directory; name a data directory with --output")
+        raise UsageError(f"{printable(name)}: not a directory; give a data directory with --output")
     return path
 
 
 def _registries(directory: Path) -> tuple[Registries, list[Diagnostic]]:
-    """Return the registries; those of the directory override the bundled ones."""
+    """Return the registries, in which the directory's entries override the bundled ones."""
     data = read_data([str(directory)] if holds_data(str(directory)) else [])
     return data.registries, registry_problems(data)
 
@@ -202,7 +202,7 @@ def _file(directory: Path, draft: Draft, text: str) -> DataFile:
     """Return the file to write.
 
     Raises:
-        UsageError: it would lie outside of the data directory.
+        UsageError: the path leads out of the data directory.
     """
     name = f"{RUNS}/{draft.fields['id']}.yaml"
     data, path = configured_directory(str(directory), Path.cwd()), directory / name
@@ -214,7 +214,7 @@ def _file(directory: Path, draft: Draft, text: str) -> DataFile:
 
 
 def _wrong(file: DataFile, lines: Sequence[str]) -> list[Diagnostic]:
-    """Return the errors of a run file besides its TODOs."""
+    """Return the errors of a run file except its TODOs."""
     _, _, problems = load(file, Run)
     errors = [problem for problem in problems if problem.is_error]
     return [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
@@ -224,7 +224,7 @@ def _write(file: DataFile, text: str, draft: Draft, options: argparse.Namespace)
     """Write the file.
 
     Raises:
-        UsageError: it is there already, or cannot be written.
+        UsageError: it already exists or cannot be written.
     """
     directory = file.path.parent.parent
     if options.force:
@@ -237,7 +237,7 @@ def _write(file: DataFile, text: str, draft: Draft, options: argparse.Namespace)
         train = draft.fields["train"]
         other = id_of(draft.fields, "" if train == TODO else train, taken)
         raise UsageError(
-            f"{printable(file.shown)}: exists already; --force replaces it, --id {other} writes another"
+            f"{printable(file.shown)}: already exists; --force replaces it, --id {other} writes another file"
         ) from None
 
 
@@ -249,7 +249,7 @@ def _report(
     *,
     written: bool,
 ) -> dict[str, Any]:
-    """Return what there is to report about a new file, for programs."""
+    """Return the report about a new file, for programs."""
     todo = [
         {"line": number, "text": code.strip()}
         for number, line in enumerate(text.splitlines(), 1)
@@ -280,7 +280,7 @@ def _report_text(new: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
     parts.append("\n".join(_estimate_lines(new)))
     if new["todo"]:
         lines = [f"  {new['path']}:{item['line']}: {item['text']}" for item in new["todo"]]
-        parts.append("\n".join(["still to be filled in:", *lines]))
+        parts.append("\n".join(["to fill in:", *lines]))
     if new["written"]:
         parts.append(f"next: {new['next']}")
     return "\n\n".join(parts)
@@ -290,11 +290,11 @@ def _estimate_lines(new: Mapping[str, Any]) -> list[str]:
     found, measured = new["estimate"], new["measured_gib"]
     if found is None:
         return [f"no estimate: {new['no_estimate']}"]
-    capacity = f" of {found['capacity_gib']:.1f} GiB" if found["capacity_gib"] else ""
+    capacity = f"; the GPU has {found['capacity_gib']:.1f} GiB" if found["capacity_gib"] else ""
     lines = [
-        f"estimate: {found['peak_gib']:.1f} GiB{capacity} per GPU at the peak, in the phase "
-        f"{found['binding_phase']} (range {found['low_gib']:.1f} to {found['high_gib']:.1f} GiB; "
-        f"{short(found['verdict'], found['fits_up_to_tokens'])})"
+        f"estimate: {short(found['verdict'], found['fits_up_to_tokens'])}; peak {found['peak_gib']:.1f} GiB "
+        f"per GPU (range {found['low_gib']:.1f} to {found['high_gib']:.1f} GiB), "
+        f"in phase {found['binding_phase']}{capacity}"
     ]
     computed = found["logged_max_allocated_gib"]
     ends = f"range {found['logged_low_gib']:.1f} to {found['logged_high_gib']:.1f} GiB"
@@ -309,7 +309,7 @@ def _estimate_lines(new: Mapping[str, Any]) -> list[str]:
         f"{'within' if inside else 'OUTSIDE'} the {ends}; computed {computed:.1f} GiB, {off}"
     )
     if not inside:
-        lines.append("  is it the log of this script? If so, a note in the file can say why it differs")
+        lines.append("  check that the log is from this script; if so, explain the difference in a note")
     return lines
 
 
@@ -320,7 +320,7 @@ def _estimate(
     missing = [name for name in ("model", "task", "train") if fields[name] == TODO]
     missing += ["gpus.count"] if fields["gpus"]["count"] == TODO else []
     if missing:
-        return None, f"{', '.join(missing)} not known"
+        return None, f"unknown {', '.join(missing)}"
     gpus, infer = fields["gpus"], fields["infer"]
     known = {
         **fields,
@@ -339,7 +339,7 @@ def _estimate(
 
 
 def _unchecked_run(fields: Mapping[str, Any]) -> Run:
-    """Return a run of any fields, without checks: a TODO is text in any field.
+    """Return a run without validation; any field may contain TODO.
 
     >>> _unchecked_run({"id": "a", "gpus": {"count": 2, "type": "TODO"}}).gpus.type
     'TODO'
@@ -357,7 +357,7 @@ def _unchecked_run(fields: Mapping[str, Any]) -> Run:
 
 def _id(text: str) -> str:
     if not is_id(text):
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no id; an id has {ID_FORM}")
+        raise argparse.ArgumentTypeError(f"invalid id {text[:80]!r}; an id has {ID_FORM}")
     return text
 
 
@@ -369,16 +369,16 @@ def _number(text: str) -> int:
 
 NEW = Command(
     "new",
-    "write a run file from a launch script and its log, or a blank one",
+    "write a run file from a launch script and its log, or a template to fill in",
     {
-        "--script run.sh --log run.log": "what both tell; the rest is TODO",
+        "--script run.sh --log run.log": "fill in what both contain; the rest is TODO",
         '--script run.sh --gpus H100 --contributor "Jane Doe" --evidence https://example.org/run.log': "",
-        "--script run.sh --dry-run": "print the file, write nothing",
-        "--blank": "every field with its explanation, to fill in",
+        "--script run.sh --dry-run": "print the file; write nothing",
+        "--blank": "write a template with every field explained",
     },
-    "0 written (or printed), 1 script or log make no run, 2 could not run.",
+    "0 written or printed, 1 no run file could be made from script and log, 2 could not run.",
     _add_arguments,
     _run,
-    notes="The script is read and never run; of the log only what is printed per step, the configuration, "
-    "versions and the GPU are used. Paths, names of accounts and the like are left out and listed.",
+    notes="The script is read, never run. Only metrics, the configuration, versions and the GPU are taken "
+    "from the log. Private settings such as paths and account names are left out and listed.",
 )

@@ -1,4 +1,4 @@
-"""``verl-resources plan``: how a model fits on GPUs, the fewest that it takes, and what fits on some."""
+"""``verl-resources plan``: how a model fits on GPUs, the fewest GPUs it needs, and which models fit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ..estimator.context import EstimatorContext
     from .question import Asked
 
-#: The GPUs of a node as verl has it.
+#: GPUs per node, verl's default.
 _NODE = 8
 
 _WORDS = (
-    "a model by its full or short name, or the path of its config.json; overrides as verl takes them. "
-    "Without a model: what fits on the GPUs"
+    "model by its full or short name, or the path of its config.json, and overrides in verl's syntax; "
+    "without a model, the models that fit on the GPUs are listed"
 )
 
 
@@ -42,7 +42,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Plan and print."""
+    """Plan and print the answer."""
     data = given_data(options.data)
     problems, asked = registry_problems(data), None
     try:
@@ -64,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
 def _answered(
     asked: Asked, options: argparse.Namespace, problems: list[Diagnostic]
 ) -> tuple[str, dict[str, Any], int]:
-    """Return the answer as text and for programs, and the exit code; add what is wrong with the settings."""
+    """Return the answer as text and for programs, and the exit code; add the problems of the settings."""
     question, data, width = asked.question, asked.data, screen_width()
     if not question.model:
         return _fits(question, data, width)
@@ -83,9 +83,9 @@ def _answered(
 
 
 def _count(question: Question, data: EstimatorContext) -> tuple[int, str]:
-    """Return the fewest GPUs that fit, or those that the settings name, and what this assumes.
+    """Return the number of GPUs in the settings or the fewest that fit, and the assumption made.
 
-    Where none of the numbers that are tried fits, it is the GPUs of a node.
+    If no number fits, return the GPUs of one node.
     """
     nodes, each = (question.overrides.get(key) for key in TRAINER_GPUS)
     if type(nodes) is int or type(each) is int:
@@ -99,11 +99,11 @@ def _count(question: Question, data: EstimatorContext) -> tuple[int, str]:
 def _fewest(question: Question, data: EstimatorContext, width: int) -> tuple[str, dict[str, Any], int]:
     """Return the fewest GPUs of each memory size."""
     if question.gpus:
-        message = f"{counted(question.gpus, 'GPU')} named, but not of which kind"
+        message = f"{counted(question.gpus, 'GPU')} given, but not their type"
         remedy = f"write --gpus {question.gpus}xH100 for example, or leave the number out"
         raise refused(Code.missing_key, message, remedy)
     found = fewest_by_memory(question, data)
-    left_open = assumed(replace(question, gpus=_NODE), data.registries)  # their number is what is asked
+    left_open = assumed(replace(question, gpus=_NODE), data.registries)  # the question is their number
     result = {
         "model": question.model,
         "fewest": [fewest_result(item) for item in found],
@@ -117,8 +117,8 @@ def _fits(question: Question, data: EstimatorContext, width: int) -> tuple[str, 
     if not question.gpu:
         raise refused(
             Code.missing_key,
-            "neither a model nor a GPU is named",
-            "name a model, qwen2.5-7b for example, or GPUs, --gpus 8xH100 for example",
+            "no model and no GPU given",
+            "give a model such as qwen2.5-7b, or GPUs such as --gpus 8xH100",
         )
     question = replace(question, gpus=question.gpus or _NODE)
     found, left_open = fitting_models(question, data), assumed(question, data.registries)
@@ -132,18 +132,18 @@ def _fits(question: Question, data: EstimatorContext, width: int) -> tuple[str, 
 
 PLAN = Command(
     "plan",
-    "say whether and how a model fits on GPUs, and what to change; or the fewest GPUs, or what fits on them",
+    "find settings with which a model fits on GPUs, the fewest GPUs for a model, or the models that fit",
     {
         "Qwen/Qwen2.5-7B --gpus 8xH100": "",
-        "qwen2.5-7b --gpu H100 --count 8 --lora 32 --response 2048": "the same forms, apart",
+        "qwen2.5-7b --gpu H100 --count 8 --lora 32 --response 2048": "type and number separately",
         "Qwen/Qwen2.5-32B": "the fewest GPUs of each memory size",
-        "--gpus 8xRTX4090": "the models that fit, the largest first",
+        "--gpus 8xRTX4090": "the models that fit, largest first",
         "Qwen/Qwen3-8B --gpus 4xH100 --format json data.train_batch_size=256": "",
     },
     EXIT_CODES,
     _add_arguments,
     _run,
-    notes="Unset lengths and settings use verl's defaults, and the answer lists what it assumed. plan "
-    "chooses offloading, parallel sizes and the token budget so that the run fits; it never changes "
-    "key=value settings.",
+    notes="plan chooses offloading, parallel sizes and the token budget to make the run fit; it never "
+    "changes key=value settings. Unset lengths and settings use verl's defaults, and the answer lists its "
+    "assumptions.",
 )

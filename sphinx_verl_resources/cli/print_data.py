@@ -1,4 +1,4 @@
-"""The commands that print what is recorded: ``table``, ``export`` and ``schema``."""
+"""The commands that print recorded data: ``table``, ``export`` and ``schema``."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     for name, (meaning, example) in FILTERS.items():
         words = f"only runs {meaning}, such as {example}"
         chosen.add_argument(f"--{name}", action="append", metavar=f"{name.upper()},...", help=words)
-    shown = parser.add_argument_group("how they are shown")
-    shown.add_argument("--columns", metavar="FIELD,...", help="fields to show; default: those of the page")
+    shown = parser.add_argument_group("how to show them")
+    shown.add_argument("--columns", metavar="FIELD,...", help="fields to show; default: as on the page")
     shown.add_argument(
         "--sort",
         metavar="FIELD,...",
-        help="fields to sort by, with a leading - from the largest to the smallest; default: by size class, "
-        "in the order of the page",
+        help="fields to sort by; a leading - reverses the order; default: by size class, in the order of "
+        "the page",
     )
     add_result_options(parser, FORMATS, "plain")
 
 
 def _loaded(options: argparse.Namespace) -> tuple[EstimatorContext, list[Diagnostic]]:
-    """Load the data, and what is wrong with the runs or with the ranges of estimates."""
+    """Load the data, and return the problems of runs and of the estimator's ranges."""
     data = given_data([*options.paths, *(options.data or ())])
     return data, sorted([*problems_of(data, "catalog"), *problems_of(data, "accuracy")])
 
 
 def _print_table(options: argparse.Namespace) -> int:
-    """Print the table; problems of the data go to standard error."""
+    """Print the table, and problems of the data to standard error."""
     columns = _words(options, "columns", lambda text: selection.columns(text, COMPUTED)) or PAGE_COLUMNS
     context, problems = _loaded(options)
     chosen = _chosen(options, context.catalog)
@@ -76,7 +76,7 @@ def _print_table(options: argparse.Namespace) -> int:
 
 
 def _chosen(options: argparse.Namespace, catalog: Catalog) -> RunSelection:
-    """Return the runs that the options ask for, and their order."""
+    """Return the selection of runs and their order from the options."""
 
     def values(name: str) -> tuple[str, ...] | None:
         return _words(
@@ -91,10 +91,10 @@ def _chosen(options: argparse.Namespace, catalog: Catalog) -> RunSelection:
 
 
 def _words(options: argparse.Namespace, name: str, read: Callable[[str], Words]) -> Words | None:
-    """Return the value of an option as ``read`` understands it, None where it is not given.
+    """Parse the value of an option with ``read``; return None if it is not given.
 
     Raises:
-        UsageError: it selects nothing that exists.
+        UsageError: the value is unknown.
     """
     given = getattr(options, name)
     if given is None:
@@ -120,15 +120,15 @@ TABLE = Command(
         "--size 7B": "",
         "--gpu H100,H800 --train fsdp --sort=-gpus,model": "",
         "--format github --columns model,gpus,measured.gib": "",
-        "--columns model,gpus,measured.gib,estimate.peak": "measured beside computed",
+        "--columns model,gpus,measured.gib,estimate.peak": "measured and computed",
         "docs/data --format list-table --output runs.rst": "a table to paste",
     },
-    "0 good, 1 the data have errors and the table lacks those runs, 2 could not run.",
+    "0 good, 1 runs with errors are missing from the table, 2 could not run.",
     _add_table_arguments,
     _print_table,
-    notes="The filters are those of the directive verl-runs, and so are the names of fields and the order. "
-    "A value may be a list with commas, and an option may be given several times. An order that is "
-    "turned round is written with an equals sign: --sort=-added.",
+    notes="Filters, field names and order are the same as in the verl-runs directive. A value may be a list "
+    "separated by commas, and options may be repeated. Write a reversed order with an equals sign: "
+    "--sort=-added.",
 )
 
 
@@ -142,17 +142,17 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=tuple(_FILES),
-        help="default: by the name of the file, else json; a folder gets all",
+        help="default: from the file's name, otherwise json; a folder gets all formats",
     )
     parser.add_argument(
         "--output",
         metavar="FILE or DIR",
-        help="write to this file, or to a folder, which ends with a slash or is there already",
+        help="write to this file, or to a folder if it exists or the path ends with a slash",
     )
 
 
 def _print_export(options: argparse.Namespace) -> int:
-    """Print or write."""
+    """Print or write the export."""
     context, problems = _loaded(options)
     bad = report(problems)
     texts = download_texts(export_of(context, __version__))
@@ -164,7 +164,7 @@ def _print_export(options: argparse.Namespace) -> int:
 
 
 def _write_export(output: str, form: str | None, texts: Mapping[str, str]) -> None:
-    """Write one file, or a folder of them, which is made if need be."""
+    """Write one file, or several into a folder, which is created if necessary."""
     path = Path(output)
     if not output.endswith("/") and not path.is_dir():
         by_name = "csv" if path.suffix.lower() == ".csv" else "json"
@@ -175,25 +175,25 @@ def _write_export(output: str, form: str | None, texts: Mapping[str, str]) -> No
 
 EXPORT = Command(
     "export",
-    "write every recorded run with its estimate, for programs and spreadsheets",
+    "export every recorded run with its estimate, for programs and spreadsheets",
     {
         "": "print JSON",
         "--format csv": "print a table for spreadsheets",
         "--output runs.csv": "write one file",
-        "docs/data --output out/": "write all of them into a folder",
+        "docs/data --output out/": "write all files into a folder",
     },
-    "0 good, 1 the data have errors and the export lacks those runs, 2 could not run.",
+    "0 good, 1 runs with errors are missing from the export, 2 could not run.",
     _add_export_arguments,
     _print_export,
-    notes="The files are those that pages with the directive verl-downloads offer, byte for byte: "
-    f"{JSON}, its schema and {CSV}.",
+    notes=f"The files are {JSON}, its schema and {CSV}. They are identical to the downloads of the "
+    "verl-downloads directive.",
 )
 
 
 def _add_schema_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     kinds = sorted(MODELS)
-    which = f"which kind of file: {', '.join(kinds)}; default: run, and with --output all"
+    which = f"kind of file: {', '.join(kinds)}; default: run, or all with --output"
     parser.add_argument("kind", metavar="KIND", nargs="?", choices=kinds, help=which)
     parser.add_argument("--output", metavar="DIR", type=Path, help="write to this directory instead")
 
@@ -205,7 +205,7 @@ def _print_schema(options: argparse.Namespace) -> int:
         print(texts[options.kind or "run"], end="")
         return 0
     if options.output.exists() and not options.output.is_dir():
-        raise UsageError(f"{printable(str(options.output))}: is no directory; name a folder")
+        raise UsageError(f"{printable(str(options.output))}: not a directory; give --output a folder")
     kinds = [options.kind] if options.kind else texts
     write_results(options.output, {f"{kind}.json": texts[kind] for kind in kinds})
     return 0
@@ -213,10 +213,10 @@ def _print_schema(options: argparse.Namespace) -> int:
 
 SCHEMA = Command(
     "schema",
-    "write the JSON Schemas of the data files",
+    "print or write the JSON Schemas of the data files",
     {
         "run": "print the schema of a run file",
-        "--output data/schema": "write all of them",
+        "--output data/schema": "write all schemas",
     },
     "0 good, 2 could not run.",
     _add_schema_arguments,

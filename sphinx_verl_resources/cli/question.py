@@ -1,4 +1,4 @@
-"""Read a question from arguments: the model, the GPUs, the task, the lengths, verl's settings."""
+"""Read a question from the arguments: model, GPUs, task, lengths and verl's settings."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from ..estimator.versions import Version
     from ..intake.recorded_names import NamedModel
 
-#: The place of what is wrong with an argument: no file.
+#: The place of a problem with an argument, which is in no file.
 COMMAND_LINE = Location("")
 _MODEL_PATH = f"{MODEL}.path"
-#: How the words of a question name a model, and in which forms.
-NAMING = "before the settings", ", qwen2.5-7b for example, or the path of its config.json"
-#: No model has room for more in its positions, and no adapter has a larger rank.
+#: How to give a model, and in which forms, for messages.
+NAMING = "before the settings", ", such as qwen2.5-7b or the path of its config.json"
+#: Limits beyond any model's positions and any adapter's rank.
 _MOST_TOKENS, _MOST_RANK = 100_000_000, 65_536
 
 
@@ -50,12 +50,12 @@ class Asked:
     """A question with the places of its settings.
 
     Attributes:
-        question: what is asked; the model is empty where none is named.
-        data: the records, an architecture of the user's own included.
-        given: settings of a file.
+        question: the question; its model is empty if none is given.
+        data: the data, including the user's own architecture.
+        given: settings from a file.
         own: overrides on the command line.
-        source: the file of settings; the command line where there is none.
-        problems: what is wrong with the settings.
+        source: the file of the settings, or the command line.
+        problems: problems of the settings.
     """
 
     question: Question
@@ -67,7 +67,7 @@ class Asked:
 
     @property
     def request(self) -> Request:
-        """The question with its settings exactly as given, and verl's defaults for all others."""
+        """The estimator's request, with the settings exactly as given and verl's defaults for all others."""
         asked = self.question
         named = named_settings(asked.task, asked.lora, asked.prompt, asked.response)
         config = {**self.given.values, **named, **self.own.values}
@@ -86,7 +86,7 @@ class Asked:
         )
 
     def place(self, problem: Diagnostic) -> Location:
-        """Return the place of the setting that a problem names."""
+        """Return the place of the setting that a problem is about."""
         key, places = problem.place.key, {**self.given.places, **self.own.places}
         if key == "model":
             return places.get(_MODEL_PATH, COMMAND_LINE)
@@ -94,56 +94,56 @@ class Asked:
 
 
 def placed(problems: Iterable[Diagnostic], place_of: Callable[[Diagnostic], Location]) -> list[Diagnostic]:
-    """Return problems of the estimator, which name settings, with the places of these settings in a file."""
+    """Return the estimator's problems with the places of their settings in a file."""
     return [replace(problem, place=replace(place_of(problem), key=problem.place.key)) for problem in problems]
 
 
 def errors_text(problems: Iterable[Diagnostic]) -> str:
-    """Return the errors among problems on one line, for programs."""
+    """Return the errors on one line, for programs."""
     return "; ".join(problem.text for problem in listed(problems) if problem.is_error)
 
 
 def add_question_arguments(parser: argparse.ArgumentParser, metavar: str, words: str) -> None:
-    """Add the arguments that every question takes.
+    """Add the arguments of a question.
 
     Args:
-        parser: of the command.
-        metavar: of its words.
-        words: what they are.
+        parser: the command's parser.
+        metavar: placeholder of the positional words.
+        words: their help text.
     """
     parser.add_argument("words", nargs="*", metavar=metavar, help=words)
     tokens = _checked(lambda text: whole_number(text, _MOST_TOKENS))
-    group = parser.add_argument_group("the question")
+    group = parser.add_argument_group("question")
     group.add_argument(
-        "--gpus", metavar="NxGPU", type=gpus_argument, help="8xH100 for example, or '8*H100' in quotes"
+        "--gpus", metavar="NxGPU", type=gpus_argument, help="number and type, such as 8xH100 or '8*H100'"
     )
-    group.add_argument("--gpu", metavar="GPU", help="the GPU alone, H100 for example")
+    group.add_argument("--gpu", metavar="GPU", help="type of the GPUs, such as H100")
     count = _checked(lambda text: whole_number(text, MOST_GPUS))
-    group.add_argument("--count", metavar="N", type=count, help="their number alone, over all nodes")
+    group.add_argument("--count", metavar="N", type=count, help="number of GPUs, over all nodes")
     group.add_argument("--task", metavar="TASK", help=", ".join(TASKS))
     rank = _checked(lambda text: whole_number(text, _MOST_RANK))
-    group.add_argument("--lora", metavar="RANK", type=rank, help="train adapters of this rank")
-    group.add_argument("--prompt", metavar="TOKENS", type=tokens, help="the longest prompt")
-    group.add_argument("--response", metavar="TOKENS", type=tokens, help="the longest response")
-    group.add_argument("--config", metavar="FILE", help="config.json of a model that is named besides")
-    version = "whose defaults and behaviour are taken, 0.7.1 for example; default: the newest that is known"
+    group.add_argument("--lora", metavar="RANK", type=rank, help="train LoRA adapters of this rank")
+    group.add_argument("--prompt", metavar="TOKENS", type=tokens, help="longest prompt")
+    group.add_argument("--response", metavar="TOKENS", type=tokens, help="longest response")
+    group.add_argument("--config", metavar="FILE", help="config.json of the model, used with its name")
+    version = "verl release to assume, such as 0.7.1; default: the newest supported"
     group.add_argument("--verl-version", metavar="VERSION", type=_version, default=CURRENT, help=version)
     add_data_option(parser)
     parser.add_argument(
-        "--verbose", action="store_true", help="print phases, components, settings and every message, too"
+        "--verbose", action="store_true", help="also print phases, components, settings and every message"
     )
     add_result_options(parser)
 
 
 def add_strict_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--strict`` to a command whose exit code is about a verdict."""
-    strict = "exit with 1 for everything but a fit: borderline, depends on the lengths, unknown"
+    """Add ``--strict`` to a command that returns a verdict."""
+    strict = "exit with 1 unless the run fits: also if borderline, depends on the lengths, or unknown"
     parser.add_argument("--strict", action="store_true", help=strict)
 
 
 def add_env_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--env`` to a command that reads a launch script."""
-    variable = "variable that is set when the script is started, DEVICE=npu for example; repeatable"
+    variable = "environment variable of the script, such as DEVICE=npu; repeatable"
     parser.add_argument(
         "--env", metavar="NAME=VALUE", type=_variable, action="append", default=[], help=variable
     )
@@ -157,18 +157,18 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def refuse_lone_variables(options: argparse.Namespace, source: str | None) -> None:
-    """Raise ``UsageError`` where ``--env`` gives variables and there is no file of settings to use them."""
+    """Raise ``UsageError`` for ``--env`` without a file of settings."""
     if options.env and not source:
-        raise UsageError("--env gives variables to a launch script; name it with --script")
+        raise UsageError("--env sets variables of a launch script; give the script with --script")
 
 
 def with_unused(given: SettingsText, environment: Mapping[str, str]) -> SettingsText:
-    """Return settings, with a warning for each variable that their text does not take."""
+    """Return settings, with a warning for each variable that their text does not use."""
     unused = [
         warning(
             COMMAND_LINE,
             Code.unused_variable,
-            f"--env {name}: the script does not take this variable from its environment",
+            f"--env {name}: the script does not use this environment variable",
             did_you_mean(name, sorted(given.asked)) or "correct the name, or set it in the script",
         )
         for name in environment
@@ -178,7 +178,7 @@ def with_unused(given: SettingsText, environment: Mapping[str, str]) -> Settings
 
 
 def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a function that reads an option and refuses as argparse asks for."""
+    """Return a function that parses an option and raises the error that argparse expects."""
 
     def checked(text: str) -> Any:
         try:
@@ -189,35 +189,35 @@ def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return checked
 
 
-#: Reads the value of an option such as ``--gpus 8xH100``.
+#: Parses the value of an option such as ``--gpus 8xH100``.
 gpus_argument = _checked(parse_gpus)
 
 
 def _version(text: str) -> Version:
     found = version_of(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text[:80]!r} is no version, such as 0.7.1")
+        raise argparse.ArgumentTypeError(f"expected a version such as 0.7.1, got {text[:80]!r}")
     return found
 
 
 def is_setting(word: str) -> bool:
-    """Tell whether a word is meant as an override, and not as a model or a file."""
+    """Return whether a word is an override rather than a model or a file."""
     return word.startswith(("+", "~")) or ("=" in word and not os.path.lexists(word))
 
 
 def read_question(
     options: argparse.Namespace, data: EstimatorContext, words: Sequence[str], source: str | None = None
 ) -> Asked:
-    """Read the question that the arguments ask.
+    """Read the question from the arguments.
 
     Args:
-        options: with what ``add_question_arguments`` adds.
-        data: the records.
-        words: a model, and overrides.
-        source: a launch script or a file of YAML with settings, that everything else goes on top of.
+        options: the options of ``add_question_arguments``.
+        data: the data.
+        words: a model and overrides.
+        source: launch script or YAML file with settings, which all other arguments override.
 
     Raises:
-        NoAnswerError: the model or the GPU is not known, or something cannot be read.
+        NoAnswerError: the model or the GPU is unknown, or a setting cannot be read.
         UsageError: a file cannot be read.
     """
     place = Location(source) if source else COMMAND_LINE
@@ -235,7 +235,7 @@ def read_question(
     at = given.places.get(_MODEL_PATH, COMMAND_LINE)
     try:
         data, model, noted = _model(options.config, _named_model(words), data, meant, at)
-    except NoAnswerError as error:  # what is wrong with the text may be why
+    except NoAnswerError as error:  # problems of the text may be the cause
         raise NoAnswerError(*found, *error.diagnostics) from None
     question = Question(
         model=model,
@@ -252,7 +252,7 @@ def read_question(
 
 
 def read_source(source: str, options: argparse.Namespace) -> SettingsText:
-    """Read a file of settings, with the variables of ``--env``.
+    """Read a file of settings with the variables of ``--env``.
 
     Raises:
         UsageError: it cannot be read.
@@ -263,21 +263,21 @@ def read_source(source: str, options: argparse.Namespace) -> SettingsText:
 
 
 def _refuse_unread(given: SettingsText, own: SettingsText, place: Location) -> None:
-    """Raise for settings that cannot be read: an answer without them would be that to another question."""
+    """Raise for settings that cannot be read, since an answer without them would be wrong."""
     if broken := [problem for problem in (*given.problems, *own.problems) if problem.is_error]:
         raise NoAnswerError(*broken)
     if place != COMMAND_LINE and not (given.values or given.unresolved):
-        message, remedy = "the file holds no setting of verl", "give a launch script, YAML or overrides"
+        message, remedy = "the file contains no settings of verl", "give a launch script, YAML or overrides"
         raise NoAnswerError(Diagnostic(place, Code.file_empty, message, remedy))
 
 
 def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | None, str | None]:
-    """Return the number of GPUs and their name, of three options that may say the same twice."""
+    """Return the number and type of the GPUs from ``--gpus``, ``--gpu`` and ``--count``, which must agree."""
     count, gpu = options.gpus or (None, None)
     for option, one, other in (("--gpu", gpu, options.gpu), ("--count", count, options.count)):
         if one is not None and other is not None and one != other:
-            message = f"--gpus names {one} and {option} names {other}"
-            raise refused(Code.wrong_value, message, "name one of them")
+            message = f"--gpus is {one}, but {option} is {other}"
+            raise refused(Code.wrong_value, message, "give one of them")
     gpu = gpu or options.gpu
     if gpu is not None:
         data.registries.known_gpu(gpu)
@@ -287,28 +287,28 @@ def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | No
 def _named_model(words: Iterable[str]) -> str | None:
     names = [word for word in words if not is_setting(word)]
     if len(names) > 1:
-        message = f"{names[0][:80]!r} and {names[1][:80]!r} are named"
-        remedy = "name one model; settings are key=value, such as data.train_batch_size=256"
+        message = f"two models given, {names[0][:80]!r} and {names[1][:80]!r}"
+        remedy = "give one model; settings are key=value, such as data.train_batch_size=256"
         raise refused(Code.wrong_value, message, remedy)
     return names[0] if names else None
 
 
 def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
-    """Return the error for arguments that make no question."""
+    """Return the error for invalid arguments."""
     return NoAnswerError(Diagnostic(COMMAND_LINE, code, message, remedy))
 
 
 def still_open(given: SettingsText, known: Container[str]) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with a text, without values that are known elsewhere or do not change memory."""
+    """Return the problems of a text, except for values that are known elsewhere or do not change memory."""
     return given.problems_besides({key for key in given.unresolved if key in known or is_harmless(key)})
 
 
 def _model(
     config: str | None, named: str | None, data: EstimatorContext, meant: NamedModel, at: Location
 ) -> tuple[EstimatorContext, str, tuple[Diagnostic, ...]]:
-    """Return the data that know the model, its name, and what is wrong with its config.json.
+    """Return data that contain the model, its name, and the problems of its config.json.
 
-    The name is empty where nothing names a model; ``meant`` is the one of the settings, which is at ``at``.
+    The name is empty if no model is given. ``meant`` is the settings' model and ``at`` its place.
     """
     architectures = data.registries.architectures
     if named and not config and architectures.get(named) is None:
@@ -327,7 +327,7 @@ def _model(
 
 
 def _config_at(named: str) -> tuple[str | None, str | None]:
-    """Return the config.json that a name means as a path, and the name of the model that it leaves."""
+    """Return the path of config.json if a name is a path, and the model's name."""
     if (inside := Path(named) / "config.json").is_file():
         return str(inside), named
     if Path(named).name == "config.json" and Path(named).is_file():  # verl loads its directory
@@ -336,6 +336,6 @@ def _config_at(named: str) -> tuple[str | None, str | None]:
 
 
 def _knowing(data: EstimatorContext, name: str, architecture: Architecture) -> EstimatorContext:
-    """Return the data with one more architecture, or another one under a name that is known."""
+    """Return the data with an architecture added, or replaced under a known name."""
     changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
     return data.knowing(architecture.model_copy(update=changes))

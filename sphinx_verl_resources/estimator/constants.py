@@ -85,7 +85,7 @@ LOGITS_IN_LOGS = Constant(
     11,
     _PER_LOGIT,
     "measured",
-    "fitted to seven logs; the accuracy page tests each log on a fit to the others. The trace gives 8. "
+    "fitted to seven logs; each is tested on a fit to the others. The trace gives 8. "
     "PyTorch's counter is never reset, so a log shows the peak of its longest step next to the lengths of "
     "another",
 )

@@ -1,1 +1,1 @@
-"""Run files out of what people have: launch scripts, logs, hand-typed pages."""
+"""Read launch scripts, logs and hand-typed pages to create run files and diagnoses."""

@@ -1,4 +1,4 @@
-"""Diagnoses: what happened to a run that ran out of memory, what the estimate says, and what to change."""
+"""Diagnose a run that ran out of memory: what happened, what the estimate says, and what to change."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _STRATEGIES = (f"{ACTOR}.strategy", "model_engine")
 _COUNTS = ("trainer.nnodes", "trainer.n_gpus_per_node")
 #: The last release with the old workers.
 _LAST_OLD: Version = (0, 7, 1)
-#: Two readings of the memory of one kind of GPU differ by less than this share.
+#: Largest relative difference between two readings of one GPU's memory.
 _SAME_GPU = 0.02
-#: From here on a figure has grown from the first step to the last.
+#: Ratio of the last step to the first from which a figure has grown.
 _GROWN = 1.1
-_UNKNOWN = "Something holds memory that the settings do not explain."
+_UNKNOWN = "Something uses memory that the settings do not explain."
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class Given:
     """Facts that the user adds to the log.
 
     Attributes:
-        model: Hugging Face name of the checkpoint.
-        gpus: their number and name, None for what the log is to tell.
-        script: settings of a launch script; those of the log override them.
+        model: Hugging Face name of the model.
+        gpus: their number and type; None to read it from the log.
+        script: settings of a launch script, which the log's settings override.
         overrides: settings that override all others.
-        unread: keys whose values the script leaves open.
-        open_model: the model's path as the script has it, where only a running shell knows all of it.
-        incomplete: what else of the script may set more than is read.
-        version: of verl.
-        backend: of training, where the script tells it by the configuration that it names.
+        unread: keys whose values in the script are unknown.
+        open_model: the model's path in the script, if it contains an unknown variable.
+        incomplete: parts of the script that may contain further settings.
+        version: the version of verl.
+        backend: the training backend, if the script's configuration name gives it.
     """
 
     model: str | None = None
@@ -76,13 +76,13 @@ class Diagnosis:
     """A diagnosis.
 
     Attributes:
-        failure: how the run ended; None where the log has no failure for lack of memory.
-        log: what the log says.
-        request: the run as a question to the estimator.
-        data: the records.
-        missing: what neither the log nor the user says.
-        answer: the estimate with just these settings; None without one.
-        no_estimate: why there is none; empty where there is one.
+        failure: the out-of-memory failure; None if the log has none.
+        log: the contents of the log.
+        request: the run as a request to the estimator.
+        data: the data.
+        missing: facts that neither the log nor the user gives.
+        answer: the answer for exactly these settings; None without one.
+        no_estimate: the reason why there is no answer, or empty.
     """
 
     failure: Failure | None
@@ -95,18 +95,18 @@ class Diagnosis:
 
     @property
     def estimate(self) -> Estimate | None:
-        """The estimate of the run; None without one."""
+        """The estimate of the run, if there is one."""
         return self.answer.best.estimate if self.answer else None
 
     @property
     def phase(self) -> Phase | None:
-        """The estimate of the phase that failed; None where the estimate has no such phase."""
+        """The phase that failed, in the estimate; None if the estimate has no such phase."""
         found = self.estimate.phases if self.estimate and self.failure else ()
         return next((phase for phase in found if self.failure and phase.name == self.failure.phase), None)
 
     @cached_property
     def advice(self) -> tuple[Advice, ...]:
-        """The changes, first what should be tried first."""
+        """The changes to try, in order."""
         if self.failure is None:
             return ()
         registries = self.data.registries
@@ -118,7 +118,7 @@ class Diagnosis:
 
     @cached_property
     def differences(self) -> tuple[str, ...]:
-        """The places where the log disagrees with the estimate or with itself, and what that suggests."""
+        """Contradictions between the log and the estimate or within the log, and what they suggest."""
         if self.failure is None:
             return ()
         beside = (*_of_gpu(self.failure, self.request, self.data.registries), *_beside_estimate(self))
@@ -126,11 +126,11 @@ class Diagnosis:
 
 
 def diagnose(log: LogText, given: Given, data: EstimatorContext) -> Diagnosis:
-    """Diagnose a run from its log and from what the user says."""
+    """Diagnose a run from its log and the user's facts."""
     failure = log.failure
     request, missing = _request(log, given, data.registries)
     if failure is None:
-        missing.insert(0, "a failure for lack of memory")
+        missing.insert(0, "an out-of-memory failure")
     elif failure.phase == "unknown":
         missing.insert(0, "the phase that failed")
     answer, reason = _estimated(request, data) if request.config and request.model else (None, "")
@@ -140,7 +140,7 @@ def diagnose(log: LogText, given: Given, data: EstimatorContext) -> Diagnosis:
 
 
 def _request(log: LogText, given: Given, registries: Registries) -> tuple[Request, list[str]]:
-    """Return the run as a question to the estimator, and what neither the log nor the user says."""
+    """Return the run as a request to the estimator, and the facts that neither log nor user gives."""
     own = {**given.script, **log.settings, **given.overrides}
     config = own if any(key.startswith("actor_rollout_ref.") for key in own) else dict(given.overrides)
     missing = [] if config else ["the configuration"]
@@ -149,18 +149,18 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
     model = given.model or named.model or ""
     if not model:
         several = ", ".join(named.models[:5])
-        missing.append(f"which of {several} the model is" if several else "the model")
+        missing.append(f"the model (one of {several})" if several else "the model")
     count, name = given.gpus
     if count is None and not any(key in config for key in _COUNTS):
         missing.append("the number of GPUs")
     name = name or recorded_gpu(log.gpu, registries.gpus)
     memory = None if name else _nominal(log.failure, registries)
     if name is None:
-        missing.append(f"the GPU's name (it has {memory:g} GB)" if memory else "the GPU")
+        missing.append(f"the GPU's type (it has {memory:g} GB)" if memory else "the GPU's type")
     version = given.version or version_of(log.versions.get("verl", ""))
     usual = _LAST_OLD if log.failure and log.failure.of_old_workers else CURRENT
     if version is None:
-        missing.append(f"the version of verl ({version_text(usual)} is assumed)")
+        missing.append(f"the version of verl (assumed: {version_text(usual)})")
     backend = given.backend
     if log.failure and log.failure.of_megatron and not any(config.get(key) for key in _STRATEGIES):
         backend = backend or "megatron"
@@ -170,7 +170,7 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
 
 
 def _nominal(failure: Failure | None, registries: Registries) -> float | None:
-    """Return the GB that GPUs are sold with whose memory the message states; None if they differ."""
+    """Return the nominal GB of the GPUs that have the message's capacity; None if they differ."""
     if failure is None or not failure.capacity or failure.phase == "host":
         return None
     stated = failure.capacity
@@ -191,14 +191,14 @@ def _estimated(request: Request, data: EstimatorContext) -> tuple[Answer | None,
 
 
 def _of_gpu(failure: Failure, request: Request, registries: Registries) -> Iterator[str]:
-    """Yield that the GPU of the message is not the one that is named."""
+    """Yield a difference if the given GPU is not the one in the message."""
     gpu = registries.gpus.get(request.gpu) if request.gpu else None
     if gpu and failure.capacity and failure.phase != "host":
         named = capacity_of(gpu)
         if abs(named / failure.capacity - 1) > _SAME_GPU:
             yield (
-                f"The GPU of the message has {gib(failure.capacity)}; {request.gpu} has {gib(named)}. "
-                "Name the GPU that the run had."
+                f"The GPU in the message has {gib(failure.capacity)}; {request.gpu} has {gib(named)}. "
+                "Check the GPU given."
             )
 
 
@@ -208,29 +208,29 @@ def _beside_estimate(of: Diagnosis) -> Iterator[str]:
         return
     if phase is None:
         if failure.phase in LABELS:
-            yield "These settings have no such phase: they are not those of the run that failed."
+            yield "These settings have no such phase, so they are not the settings of the failed run."
         return
     low, high = phase.ends(found.widening)
     wanted = failure_size(failure)
     if wanted and wanted > high:
-        yield (f"The run wanted {gib(wanted)} at this moment; the estimate ends at {gib(high)}. {_UNKNOWN}")
+        yield (f"The run needed {gib(wanted)}; the high end of the estimate is {gib(high)}. {_UNKNOWN}")
     elif wanted and wanted < low:
         yield (
-            f"The run wanted only {gib(wanted)} at this moment; the estimate begins at {gib(low)}. It failed "
-            "before the peak of the phase, or ran with other settings."
+            f"The run needed only {gib(wanted)}; the low end of the estimate is {gib(low)}. It failed before "
+            "the peak of the phase, or ran with other settings."
         )
     elif not wanted and found.capacity and high < found.capacity:
-        yield f"By the estimate this phase fits: {gib(high)} at most. {_UNKNOWN}"
+        yield f"The estimate says that this phase fits ({gib(high)} at most). {_UNKNOWN}"
     if is_shared(failure):
         yield (
-            f"Other processes hold {gib(failure.others or 0)}; in this phase the estimate expects "
-            f"{gib(size_of(phase.engine))} of the rollout engine. The engine is not asleep, or a process of "
-            "an earlier run is still there."
+            f"Other processes use {gib(failure.others or 0)}; the estimate expects the rollout engine to use "
+            f"{gib(size_of(phase.engine))} in this phase. The engine is not asleep, or a process of an "
+            "earlier run is still running."
         )
 
 
 def failure_size(failure: Failure) -> float | None:
-    """Return the bytes that were in use, and those asked for; None where the message does not tell."""
+    """Return the bytes in use plus those requested; None if the message does not give them."""
     if failure.capacity is None or failure.free is None:
         return None
     return failure.capacity - failure.free + (failure.tried or 0)
@@ -240,18 +240,18 @@ def _of_message(failure: Failure) -> Iterator[str]:
     reserve, allocated = failure.reserved_unallocated, failure.allocated
     if is_fragmented(failure):
         yield (
-            f"PyTorch holds {gib(reserve or 0)} that it cannot use for this allocation of "
-            f"{gib(failure.tried or 0)}: its memory is fragmented."
+            f"PyTorch has {gib(reserve or 0)} in reserve but cannot allocate {gib(failure.tried or 0)} from "
+            "it: its memory is fragmented."
         )
     if allocated and failure.in_use and allocated > failure.in_use:
         yield (
             f"PyTorch counts {gib(allocated)} as allocated, more than the {gib(failure.in_use)} in use: it "
-            "counts the pool of a sleeping vLLM engine, which is not on the GPU."
+            "includes the pool of a sleeping vLLM engine, which is not on the GPU."
         )
 
 
 def _of_steps(of: Diagnosis) -> Iterator[str]:
-    """Yield what has grown over the steps: PyTorch's peak, or host memory where that ran out."""
+    """Yield the growth over the steps of PyTorch's peak, or of host memory if that ran out."""
     on_host = of.failure is not None and of.failure.phase == "host"
     name = HOST_MEMORY if on_host else PEAK_ALLOCATED
     first, last = of.log.figures.course(name) or (0.0, 0.0)
@@ -262,4 +262,4 @@ def _of_steps(of: Diagnosis) -> Iterator[str]:
         held = last * GIB or (of.failure.in_use if of.failure else 0) or 0
         explained = of.estimate.host.total
         if held > 2 * explained:
-            yield f"The node held {gib(held)} of host memory; the estimate explains {gib(explained)}."
+            yield f"The node used {gib(held)} of host memory; the estimate explains {gib(explained)}."

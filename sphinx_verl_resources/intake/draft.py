@@ -1,4 +1,4 @@
-"""The fields of a new run file, from a launch script, a log, and what the user says."""
+"""Derive the fields of a new run file from a launch script, a log and the user's options."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ _ALWAYS = frozenset(
 _MEGATRON = "actor_rollout_ref.actor.megatron."
 
 _REMARKS = {
-    "max_batch": "prompts per step, as run; write more if more fits, delete it if that is not known",
+    "max_batch": "prompts per step, as run; write more if more fits, or delete it if you do not know",
     "tag": "MIN: fits with every memory optimisation on; RECOMMENDED: best throughput",
 }
 _EVIDENCE_KINDS = {".log": "log", ".txt": "log", ".png": "screenshot", ".jpg": "screenshot"}
-#: For each field: the message where it is unknown, the remedy, and the settings that determine it.
+#: For each field: the message if it is unknown, the remedy, and the settings that determine it.
 _UNKNOWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "task": ("the algorithm is not known", "say it with --task, for example --task GRPO", (ESTIMATOR,)),
+    "task": ("unknown algorithm", "give it with --task, for example --task GRPO", (ESTIMATOR,)),
     "count": (
-        "how many GPUs there are is not known: {key} is left open",
-        "say it with --gpus, as in 8*H100",
+        "unknown number of GPUs, since the value of {key} is unknown",
+        "give it with --gpus, as in 8*H100",
         (*TRAINER_GPUS,),
     ),
-    "engine": ("the rollout engine is not known", "name it with --infer, as in --infer vllm", (_ENGINE,)),
+    "engine": ("unknown rollout engine", "give it with --infer, as in --infer vllm", (_ENGINE,)),
 }
-#: Fields that a script rarely tells and a log may: what they are, and the option that gives them.
+#: Fields that are often in a log but rarely in a script: their descriptions and options.
 _UNTOLD: dict[str, tuple[str, str]] = {
-    "gpu": ("the GPU that ran this", "--gpus"),
+    "gpu": ("the GPU's type", "--gpus"),
     "engine version": ("the version of {engine}", "--infer-version"),
     "verl": ("the version of verl", "--verl-version"),
 }
@@ -66,9 +66,9 @@ class Draft(NamedTuple):
     """A run file before it is written.
 
     Attributes:
-        fields: by name, as in the file; ``TODO`` for what is not known.
-        remarks: comments after fields.
-        problems: what is doubtful, missing or left out.
+        fields: values by field name; ``TODO`` if unknown.
+        remarks: comments after fields, by name.
+        problems: doubtful, missing or omitted values.
     """
 
     fields: dict[str, Any]
@@ -77,16 +77,16 @@ class Draft(NamedTuple):
 
 
 def draft_run(sources: Sources, user: UserInput, registries: Registries, today: date) -> Draft:
-    """Return the fields of a run, as far as they are known.
+    """Return the known fields of a run.
 
     Args:
         sources: script and log.
-        user: what the user says; it goes before all that script and log say.
+        user: the user's options, which override script and log.
         registries: known models, GPUs and configuration keys.
-        today: the day on which the run is added.
+        today: the date of the run file.
 
     Returns:
-        Fields in which only what cannot be known is ``TODO``, each with a problem that says what to do.
+        The fields, in which unknown values are ``TODO``, with problems that say what to do.
     """
     found, problems = _found(sources, user, registries)
     to_do = {name: value or TODO for name, value in found.items()}
@@ -123,7 +123,7 @@ def _known(**values: Any) -> dict[str, Any]:
 def _found(
     sources: Sources, user: UserInput, registries: Registries
 ) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """Return what fields are made of, None where it is not known, and what is doubtful or left out."""
+    """Return the values for the fields, None if unknown, and the doubtful or omitted ones as problems."""
     named = parse_script_name(sources.shown.replace("\\", "/")) or ScriptName("", "")
     versions = sources.log.versions if sources.log else {}
     model, about_model = _model(sources, user, registries)
@@ -142,7 +142,7 @@ def _found(
         "gpu": gpu,
         "train": _train(sources, named),
         "engine": engine,
-        # Without an engine there is no version to ask for.
+        # Do not ask for the version of an unknown engine.
         "engine version": user.engine_version or versions.get(engine) if engine else "",
         "batch": _batch(sources),
         "verl": user.verl_version or versions.get("verl"),
@@ -157,19 +157,19 @@ def _found(
     ]
     untold = [value for name, value in _UNTOLD.items() if found[name] is None]
     if untold:
-        message = f"not known: {', '.join(what for what, _ in untold)}".format(engine=engine)
-        remedy = f"say it with {', '.join(option for _, option in untold)}"
+        message = f"unknown: {', '.join(what for what, _ in untold)}".format(engine=engine)
+        remedy = f"add {', '.join(option for _, option in untold)}"
         undecided.append(warning(sources.place(), Code.undecided, message, remedy))
     return found, [*about_model, *about_gpu, *undecided, *about_script, *about_settings]
 
 
 def id_of(fields: Mapping[str, Any], more: str = "", taken: Container[str] = ()) -> str:
-    """Return the id of a run; what is still TODO is no part of it.
+    """Return the id of a run, without fields that are still TODO.
 
     Args:
-        fields: by name, as in the file.
-        more: what tells it from another run of the same kind.
-        taken: ids that others have.
+        fields: values by field name.
+        more: suffix that distinguishes it from another run of the same kind.
+        taken: ids of other runs.
 
     >>> id_of({"model": "TODO", "task": "GRPO", "gpus": {"count": "TODO", "type": "H100"}})
     'run-grpo-h100'
@@ -186,7 +186,7 @@ def _evidence_kind(url: str | None) -> str:
 
 
 def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[str, list[Diagnostic]]:
-    """Return the checkpoint, TODO where it is unknown or one of several, and what is doubtful about it."""
+    """Return the model, TODO if it is unknown or ambiguous, and the problems with it."""
     known, place = registries.architectures, sources.place(_MODEL)
     in_script, in_log = sources.script.values.get(_MODEL), sources.printed.get(_MODEL)
     left_open = sources.script.unresolved.get(_MODEL)
@@ -198,13 +198,13 @@ def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[s
         one, other = (set(model_of(known, text).models) for text in (in_script or left_open, in_log))
         if user.model or not one or not other or one & other:
             return meant.model, []
-        message = f"the model is {min(one)} in the script and {min(other)} in the log; {meant.model} is taken"
+        message = f"the model is {min(one)} in the script and {min(other)} in the log; {meant.model} is used"
         return meant.model, [warning(place, Code.log_differs, message, ONE_RUN)]
     code, message, remedy = meant.why_none(known.names, "with --model")
     if not meant.is_hub_name:
         return TODO, [warning(place, Code.undecided, message, remedy)]
     more = f"{remedy}, or add it to architectures.yaml"
-    return meant.text, [warning(place, code, f"{message}, so that nothing is computed", more)]
+    return meant.text, [warning(place, code, f"{message}, so there is no estimate", more)]
 
 
 def _task(sources: Sources) -> str | None:
@@ -216,12 +216,12 @@ def _task(sources: Sources) -> str | None:
 def _gpu_count(
     sources: Sources, user: UserInput, registries: Registries
 ) -> tuple[int | None, int | None, str]:
-    """Return the numbers of GPUs and of nodes, None for an unknown one, and the key that leaves it open.
+    """Return the numbers of GPUs and nodes, None if unknown, and the key whose value is missing.
 
-    Where some GPUs do not train, no setting tells how many nodes there are.
+    If some GPUs do not train, no setting determines the number of nodes.
     """
     unread = sources.open
-    if not sources.has_defaults:  # a log may break off
+    if not sources.has_defaults:  # a log may be cut off
         unread |= {*TRAINER_GPUS} - sources.all.keys()
     in_script = dict.fromkeys(sources.open) | sources.all
     pools = all_gpus(in_script, unread, registries)
@@ -233,16 +233,16 @@ def _gpu_count(
 
 
 def _gpu(sources: Sources, registries: Registries, named: ScriptName) -> tuple[str | None, list[Diagnostic]]:
-    """Return the GPU that log or script name, and what is doubtful about it."""
+    """Return the GPU in the log or the script, and the problems with it."""
     printed = sources.log.gpu if sources.log else ""
     device = named.device or ""
     texts = (printed, device, device.upper())
     found = next(filter(None, (recorded_gpu(text, registries.gpus) for text in texts)), None)
     if not sources.log or not printed or recorded_gpu(printed, registries.gpus):
         return found, []
-    message = f"the log names the GPU {printed!r}, which is not recorded, or not as one size"
+    message = f"the log contains the GPU {printed!r}, which is unknown or has several memory sizes"
     place = Location(sources.log.shown, 1, 1)
-    return found, [warning(place, Code.unknown_gpu, message, "name it with --gpus")]
+    return found, [warning(place, Code.unknown_gpu, message, "give it with --gpus")]
 
 
 def _train(sources: Sources, named: ScriptName) -> str | None:
@@ -274,7 +274,7 @@ def _batch(sources: Sources) -> int | None:
 
 
 def _script(sources: Sources, user: UserInput) -> tuple[dict[str, str], list[Diagnostic]]:
-    """Return the commit and the path of the script; empty where they are not known."""
+    """Return the commit and the path of the script; empty if they are unknown."""
     if user.ref and user.path:
         return {"ref": user.ref, "path": user.path}, []
     if sources.file is None:
@@ -283,7 +283,7 @@ def _script(sources: Sources, user: UserInput) -> tuple[dict[str, str], list[Dia
         ref, path = committed(sources.file)
     except GitError as error:
         message = f"the script is not linked: {error}"
-        remedy = "commit it in a checkout of verl and give it from there, or add --ref and --path"
+        remedy = "commit it in a checkout of verl and give that path, or add --ref and --path"
         return {}, [warning(sources.place(), Code.script_place, message, remedy)]
     return {"ref": user.ref or ref, "path": user.path or path}, []
 
@@ -291,23 +291,23 @@ def _script(sources: Sources, user: UserInput) -> tuple[dict[str, str], list[Dia
 def _settings(
     sources: Sources, registries: Registries, model: str
 ) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """Return the settings to publish, and a warning about those that are left out."""
+    """Return the settings to publish, and a warning about omitted ones."""
     values = sources.passed or _unusual(sources.printed, registries)
     public, left_out = public_settings(values)
     left_out = list(dict.fromkeys([*left_out, *sorted(filter(is_private, sources.open))]))
     if model != TODO:
-        left_out = [key for key in left_out if key != _MODEL]  # it has a field of its own
+        left_out = [key for key in left_out if key != _MODEL]  # it has its own field
     private = [key for key in left_out if tells_of_a_machine(key, values.get(key))]
     reasons = {
-        "they name files, accounts or machines": private,
-        "a run file holds no such values or keys": [key for key in left_out if key not in private],
+        "they contain files, accounts or machines": private,
+        "a run file cannot contain such values or keys": [key for key in left_out if key not in private],
     }
     return public, [
         warning(
             sources.place(),
             Code.left_out,
-            f"not written, since {reason}: {', '.join(keys)}",
-            "add by hand what others need",
+            f"settings left out, because {reason}: {', '.join(keys)}",
+            "add those that others need by hand",
         )
         for reason, keys in reasons.items()
         if keys
@@ -315,7 +315,7 @@ def _settings(
 
 
 def _unusual(printed: Mapping[str, Any], registries: Registries) -> dict[str, Any]:
-    """Return the printed settings that every run should state, and unusual ones that change memory."""
+    """Return the printed settings that every run should state, and non-default ones that affect memory."""
     defaults, keys = registries.defaults(CURRENT), registries.config_keys
     return {
         key: value

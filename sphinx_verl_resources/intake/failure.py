@@ -1,6 +1,6 @@
-"""The failure of a run that ran out of memory: its phase, its figures, and where the log says so.
+"""Find the failure of a run that ran out of memory in its log: phase, figures and place.
 
-A run that ends prints many messages. The first one counts; later ones only add what it lacks.
+A failing run prints many messages. The first one counts; later ones only add missing facts.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 UNKNOWN = "unknown"
 _CRITIC = ("critic-values", "critic-forward", "critic-backward", "critic-optimizer-step")
-#: What every line with a frame, a task or a message has.
+#: Every line with a frame, a task or a message contains one of these.
 WORDS = (
     b'", line ', b"ray::", b"Traceback (", b"emory", b"OOMKilled", b"ALLOC_FAILED", b"SIGKILL",
 )  # fmt: skip
-#: Lines of a log between a frame and the message; other workers print in between.
+#: Maximum number of lines between a frame and its message, since other workers print in between.
 _NEAR = 300
-#: Lines of a log in which workers of one kind print one traceback.
+#: Number of lines within which workers of one kind print the same traceback.
 _TOGETHER = 3000
 _OLD_WORKERS = re.compile(r"\bverl/.*\b(?:fsdp|megatron)_workers\.py|\b(?:dp|megatron)_(?:actor|critic)\.py")
 _MAX_FRAMES, _MAX_STREAMS, _MAX_KINDS = 200, 512, 32
-#: Tracebacks with gaps that are compared with those of other workers.
+#: Maximum number of incomplete tracebacks that are compared with those of other workers.
 _MAX_GAPS = 200
 _NESTED = re.compile(r"\((?P<who>[^()]{0,60}\bpid=\d{1,10}[^()]{0,60})\) ")
 #: Forms that a library prints before Python raises the error.
@@ -43,26 +43,27 @@ _BEGINS = re.compile(r"Traceback \(most recent call last\)|Unhandled error \(sup
 
 @dataclass(frozen=True)
 class Failure:
-    """The end of a run that ran out of memory. Sizes are bytes; None is what the log does not tell.
+    """The end of a run that ran out of memory. Sizes are bytes; None if the log does not give them.
 
     Attributes:
         phase: a phase of the estimate, ``startup``, ``checkpoint``, ``host``, or ``unknown``.
-        how: what tells the phase: ``message``, ``traceback``, ``task`` of Ray, or ``position`` in the log.
-        form: of the message; see ``failure_forms.FORMS``.
-        place: of the message.
+        how: source of the phase: ``message``, ``traceback``, ``task`` of Ray, or ``position`` in the log.
+        form: form of the message; see ``failure_forms.FORMS``.
+        place: place of the message.
         text: the message, shortened.
-        phases: those that are possible where the phase is unknown; none if the log tells nothing of it.
-        tried: what was to be allocated.
-        in_use: by this process; for host memory, by the node.
-        others: in use by other processes on the GPU.
-        allocated: by PyTorch; of a sleeping engine also what is not mapped, so it may exceed the GPU.
-        reserved_unallocated: by PyTorch.
-        free: on the GPU; for host memory, on the node.
-        capacity: of the GPU; for host memory, of the node.
-        step: the last step with figures before.
-        frame: the function that tells the phase, or the deepest one known.
-        of_megatron: the traceback has functions of Megatron.
-        of_old_workers: it has functions of workers that verl removed after v0.7.1 (commit 044bbba27).
+        phases: possible phases if the phase is unknown; empty if the log gives no indication.
+        tried: size of the failed allocation.
+        in_use: memory used by this process, or host memory used on the node.
+        others: memory used by other processes on the GPU.
+        allocated: memory allocated by PyTorch. It includes unmapped memory of a sleeping engine, so it may
+            exceed the GPU's memory.
+        reserved_unallocated: PyTorch's unused reserve.
+        free: free memory of the GPU, or of the node for host memory.
+        capacity: capacity of the GPU, or of the node for host memory.
+        step: the last step with figures before the failure.
+        frame: the function that decides the phase, or the deepest one known.
+        of_megatron: the traceback contains functions of Megatron.
+        of_old_workers: it contains functions of workers that verl removed after v0.7.1 (commit 044bbba27).
     """
 
     phase: str
@@ -85,33 +86,33 @@ class Failure:
 
     @property
     def is_evidence(self) -> bool:
-        """True where the message says that memory ran out; a worker may die for other reasons."""
+        """True if the message says that memory ran out; a worker may also die for other reasons."""
         return self.form not in {"worker-died", "killed"}
 
 
 @dataclass
 class _Stream:
-    """The traceback that a worker prints at present."""
+    """The current traceback of a worker."""
 
     frames: list[Frame] = field(default_factory=list)
     whole: bool = False
-    #: The message is still to come, and this line promises it.
+    #: The line that announces a message which has not been printed yet.
     promised: tuple[Location, str] | None = None
 
     def begin(self) -> None:
-        """Begin another traceback, with its first line."""
+        """Start another traceback at its first line."""
         self.frames.clear()
         self.whole, self.promised = True, None
 
     def add(self, frame: Frame) -> None:
-        """Add the next deeper frame; of very many, those in the middle are dropped."""
+        """Add the next deeper frame; if there are very many, drop frames in the middle."""
         if len(self.frames) >= _MAX_FRAMES:
             del self.frames[_MAX_FRAMES // 2]
         self.frames.append(frame)
 
 
 class FailureReader:
-    """A reader of what one run says of its failure, line by line."""
+    """A line-by-line reader of one run's failure messages."""
 
     def __init__(self) -> None:
         self._streams: dict[str, _Stream] = {}
@@ -123,7 +124,7 @@ class FailureReader:
         self._doubtful: Failure | None = None
 
     def take_frame(self, piece: Piece, place: Location) -> bool:
-        """Read one line; return false unless it belongs to a traceback and has no message."""
+        """Read one line; return whether it is a frame of a traceback."""
         text = piece.text
         if _BEGINS.search(text):
             self._stream(_worker(piece)).begin()
@@ -133,22 +134,22 @@ class FailureReader:
         return bool(frame)
 
     def take_message(self, piece: Piece, place: Location, step: int | None) -> None:
-        """Read one line that may have a message.
+        """Read one line that may contain a message.
 
         Args:
             piece: the line.
-            place: of it.
+            place: the place of the line.
             step: the last step with figures.
         """
         if form := form_of(piece.text):
             self._message(_worker(piece), form, piece, place, step)
 
     def result(self) -> Failure | None:
-        """Return the failure; None if the run does not say that it ran out of memory."""
+        """Return the failure; None if the run did not report that it ran out of memory."""
         return self._first or self._promised() or self._survived or self._doubtful
 
     def take_step(self) -> None:
-        """Note that the run goes on: a failure that comes later is the one that ends it."""
+        """Note that the run continues, so that a later failure is the one that ends it."""
         self._survived, self._first = self._first or self._survived, None
 
     def _stream(self, who: str) -> _Stream:
@@ -187,7 +188,7 @@ class FailureReader:
             self._streams.pop(who, None)
 
     def _note(self, failure: Failure, who: str, *, is_raised: bool) -> None:
-        """Keep the first failure, with what later messages of the same one add."""
+        """Keep the first failure and add facts from later messages about it."""
         first = self._first
         if not failure.is_evidence:
             self._doubtful = self._doubtful or replace(failure, phases=("host",))
@@ -201,7 +202,7 @@ class FailureReader:
             self._first = _completed(first, failure)
 
     def _told(self, who: str, stream: _Stream, line: int) -> Told:
-        """Return what the traceback of a worker tells; where it has gaps, what those of its kind tell."""
+        """Return the phases of a worker's traceback; fill its gaps from other workers of its kind."""
         own = stream.frames if stream.frames and line - stream.frames[-1].line <= _NEAR else []
         told = told_by(own, whole=stream.whole)
         if told.phase not in {UNKNOWN, "old-log-prob"} or not who:
@@ -209,7 +210,7 @@ class FailureReader:
         self._gaps += 1
         if self._gaps > _MAX_GAPS:
             return told
-        # Ray prints a line that several workers print only once, so each of them may lack some.
+        # Ray prints the same line of several workers only once, so each traceback may lack lines.
         together = self._together.get(who.partition(" ")[0], ())
         union = told_by([frame for frame in together if line - frame.line <= _TOGETHER], whole=stream.whole)
         if told.phase == UNKNOWN and union.phase in (told.phases or (union.phase,)):
@@ -217,12 +218,12 @@ class FailureReader:
         return union if union.phase == "ref-log-prob" else told
 
     def _promised(self) -> Failure | None:
-        """Return the failure of a log that ends in a traceback, before the message."""
+        """Return the failure of a log that ends within a traceback, before its message."""
         found = None
         for stream in self._streams.values():
             if stream.promised:
                 place, text = stream.promised
-                # The driver fails likewise where Ray kills a worker for lack of host memory.
+                # The driver fails in the same way if Ray kills a worker for lack of host memory.
                 driver = is_driver_task(text)
                 told = Told((), "") if driver else told_by(stream.frames, whole=stream.whole, ended=False)
                 how = "" if told.phase == UNKNOWN else "task" if told.by_task else "traceback"
@@ -234,7 +235,7 @@ class FailureReader:
 
 
 def _worker(piece: Piece) -> str:
-    """Return the worker that prints a line, and the process of an engine that it prints for."""
+    """Return the worker that prints a line, and the engine's process that it prints for."""
     nested = _NESTED.match(piece.text)
     return f"{piece.who} {nested['who']}" if nested else piece.who
 
@@ -254,14 +255,14 @@ def _completed(first: Failure, later: Failure) -> Failure:
 
 
 def _wraps(later: Failure, first: Failure) -> bool:
-    """Tell whether an engine's own message follows that of PyTorch."""
+    """Return whether an engine's own message follows PyTorch's."""
     return later.form in {"warm-up", "sglang-graph"} and first.phase in {UNKNOWN, later.phase}
 
 
 def _is_same(first: Failure, later: Failure) -> bool:
-    """Tell whether a later message is about the same failure: the driver prints that of its worker again."""
+    """Return whether a later message is about the same failure; the driver repeats its worker's message."""
     if first.phase == "old-log-prob":
-        # The driver knows better whose log-probs they are.
+        # The driver's traceback shows whose log-probs they are.
         possible = later.phase == "ref-log-prob"
     else:
         possible = first.phase == UNKNOWN and (later.phase in first.phases or not first.phases)
@@ -271,7 +272,7 @@ def _is_same(first: Failure, later: Failure) -> bool:
 
 
 def narrowed(failure: Failure, absent: Collection[str]) -> Failure:
-    """Return a failure without the phases that the run does not have."""
+    """Return a failure without phases that the run does not have."""
     left = tuple(phase for phase in failure.phases if phase not in absent)
     if len(left) == 1 and failure.phase == UNKNOWN and failure.is_evidence:
         return replace(failure, phase=left[0], how="traceback", phases=())

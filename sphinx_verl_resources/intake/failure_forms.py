@@ -1,4 +1,4 @@
-"""The forms of messages that tell that memory ran out, and the figures in them."""
+"""Recognise out-of-memory messages and read the figures in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Phases that a form tells by itself, and one that only a traceback can tell.
+#: Phases that the form of a message implies, and the value for forms that need a traceback.
 STARTUP, SYNC, HOST, BY_TRACE = "startup", "weight-sync", "host", ""
 
 
@@ -16,11 +16,11 @@ class Form(NamedTuple):
     """A form of message.
 
     Attributes:
-        name: as in ``Failure.form``.
-        phase: what the form alone tells; empty if only a traceback does.
-        word: text that every such message has.
-        pattern: of the message.
-        is_evidence: that memory ran out; otherwise it is one of several possible causes.
+        name: its name in ``Failure.form``.
+        phase: the phase that the form implies; empty if it needs a traceback.
+        word: text that every such message contains.
+        pattern: pattern of the message.
+        is_evidence: the message proves that memory ran out; otherwise this is one of several possible causes.
     """
 
     name: str
@@ -34,7 +34,7 @@ def _form(name: str, phase: str, word: str, pattern: str, *, is_evidence: bool =
     return Form(name, phase, word, re.compile(pattern), is_evidence)
 
 
-#: The first one that matches a line counts. A form whose message wraps another one precedes it.
+#: The first form that matches a line counts. A form that wraps another one precedes it.
 FORMS = (
     _form("ray-memory", HOST, "emory", r"killed due to the node running low on memory"),
     _form("ray-memory", HOST, "emory", r"ray\.exceptions\.OutOfMemoryError"),
@@ -57,7 +57,7 @@ FORMS = (
         r"Not enough memory\. Please try (?:to increase|increasing) --mem-fraction",
     ),
     _form("sglang-graph", STARTUP, "raph failed", r"Capture (?:cuda )?graph failed: .*out of memory"),
-    # Python maps vLLM's pool only to wake up; the line of C++ is also printed where weights are loaded.
+    # Python maps vLLM's pool only to wake up; the C++ line is also printed when weights are loaded.
     _form("wake-up", SYNC, "cumem_allocator", r"Error: CUDA Error: out of memory at \S*cumem_allocator\.cpp"),
     _form("cumem", BY_TRACE, "cumem_allocator", r"CUDA Error: out of memory at \S*cumem_allocator\.cpp"),
     _form("wake-up", SYNC, "memory_saver", r"error: 2 \(out of memory\).*\bfunc=resume\b"),
@@ -74,13 +74,13 @@ FORMS = (
     _form("worker-died", BY_TRACE, "SYSTEM_ERROR", r"Worker exit type: SYSTEM_ERROR", is_evidence=False),
     _form("killed", BY_TRACE, "SIGKILL", r"[Ss]ignal 9 ?(?:\(SIGKILL\)|: SIGKILL)", is_evidence=False),
 )  # fmt: skip
-#: Messages that name a lack of memory and are none.
+#: Messages about memory that report no failure.
 _HARMLESS = re.compile(r"may not be an issue|\(may retry\)")
-#: What Ray prints before the traceback of a task that ran out of memory.
+#: Ray's line before the traceback of a task that ran out of memory.
 TASK_ERROR = "RayTaskError(OutOfMemoryError)"
-#: A line of Python that ends a traceback.
+#: The last line of a Python traceback.
 _RAISED = re.compile(r"\b[\w.]*(?:Error|Exception)\b: ")
-#: Characters of a message that are kept.
+#: Maximum length of a kept message, in characters.
 _KEPT = 300
 
 _SIZE = r"(?P<{}>\d{{1,12}}(?:\.\d{{1,6}})?) ?(?P<{}_unit>bytes|[KMGT]iB)"
@@ -102,19 +102,19 @@ _FIGURES = (
     _sized("allocated", r"; # already allocated"),
     _sized("reserved_unallocated", r"and # is reserved by PyTorch but unallocated"),
     _sized("reserved", r"; # reserved in total by PyTorch"),
-    # of an engine that starts: what the cache or the utilization asks for, and what there is
+    # an engine's start: the memory required for the cache or by the utilization, and the memory available
     _sized("tried", r"\(# KV cache is needed"),
     _sized("free", r"available KV cache memory \(#\)"),
     _sized("tried", r"desired GPU memory utilization \([\d.]+, #\)"),
 )
 _OTHER = re.compile(r"[Pp]rocess \d+ has " + _SIZE.format("size", "size") + " memory in use")
 _FREE_AT_START = re.compile(r"Free memory on device.{0,20}? \(([\d.]{1,12})/([\d.]{1,12}) GiB\) on startup")
-#: Of Ray's monitor, about a node; "used" and "limit" since Ray 2.56. Its GB are GiB.
+#: Message of Ray's monitor about a node; "used" and "limit" since Ray 2.56. Its GB are GiB.
 _NODE = re.compile(r"Memory on the node .*?\bwas ([\d.]{1,12})GB (?:used )?/ ?([\d.]{1,12})GB")
 
 
 def form_of(text: str) -> Form | None:
-    """Return the form of a line's message; None if it does not tell that memory ran out.
+    """Return the form of a line's message; None if it is not an out-of-memory message.
 
     >>> form_of("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has").name
     'cuda'
@@ -127,12 +127,12 @@ def form_of(text: str) -> Form | None:
 
 
 def is_raised(text: str) -> bool:
-    """Tell whether Python prints the message, at the end of a traceback."""
+    """Return whether Python prints the message at the end of a traceback."""
     return bool(_RAISED.search(text))
 
 
 def figures_of(text: str) -> dict[str, int]:
-    """Return the figures of a message in bytes, by the names of ``Failure``.
+    """Return the figures of a message in bytes, by their names in ``Failure``.
 
     >>> figures_of("Tried to allocate 2.00 GiB. A total capacity of 79.00 GiB of which 1.50 GiB is free")
     {'tried': 2147483648, 'capacity': 84825604096, 'free': 1610612736}
@@ -147,7 +147,7 @@ def figures_of(text: str) -> dict[str, int]:
         found["reserved_unallocated"] = max(0, found.pop("reserved") - found.get("allocated", 0))
     others = [_bytes(match["size"], match["size_unit"]) for match in _OTHER.finditer(text)]
     if others and "in_use" not in found:
-        # Where PyTorch cannot name its own process, that one is it which holds what PyTorch has reserved.
+        # If PyTorch cannot identify its own process, it is the one that uses at least the reserved memory.
         held = found.get("allocated", 0) + found.get("reserved_unallocated", 0)
         own = [size for size in others if size >= held]
         if len(others) == 1 or (held and len(own) == 1):
@@ -161,7 +161,7 @@ def figures_of(text: str) -> dict[str, int]:
 
 
 def shortened(text: str) -> str:
-    """Return the message of a line, of a limited length."""
+    """Return the message of a line, cut to a limited length."""
     return text.strip()[:_KEPT]
 
 

@@ -1,8 +1,9 @@
-"""Tell the phase of a traceback from the names of its functions.
+"""Determine the phase of a traceback from the names of its functions.
 
-The names are those of verl's old workers (v0.2 to v0.7.1) and engine workers, of vLLM, SGLang, Megatron and
-PyTorch. verl 1dda039b9: verl/workers/engine_workers.py, verl/workers/engine/base.py and
-verl/trainer/ppo/ray_trainer.py; v0.7.1: verl/workers/fsdp_workers.py and verl/workers/actor/dp_actor.py.
+The functions belong to verl's old workers (v0.2 to v0.7.1) and engine workers, vLLM, SGLang, Megatron and
+PyTorch. In verl 1dda039b9 see verl/workers/engine_workers.py, verl/workers/engine/base.py and
+verl/trainer/ppo/ray_trainer.py. In v0.7.1 see verl/workers/fsdp_workers.py and
+verl/workers/actor/dp_actor.py.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: What Ray's task name ends with; of several that match the longest counts.
+#: Endings of Ray's task names; the longest match counts.
 _METHODS = (
     "init_model", "generate_sequences", "compute_log_prob", "compute_ref_log_prob", "update_actor",
     "compute_values", "update_critic", "compute_rm_score", "save_checkpoint", "load_checkpoint",
@@ -23,7 +24,7 @@ _METHODS = (
 )  # fmt: skip
 _FRAME = re.compile(r'File "(?P<file>[^"\n]{1,400})", line \d{1,7}, in (?P<function>[\w.<>]{1,120})')
 _TASK = re.compile(r"\bray::(?P<class>\w{1,80})(?:\.(?P<method>\w{1,200}))?\(\)")
-#: Classes and functions that run verl's training loop, without a model of their own.
+#: Classes and functions that run verl's training loop and have no model.
 _DRIVER = re.compile(r"\w*(?:Runner|main_task|Trainer)(?:V\d)?\Z")
 _TASK_FILE = "ray::"
 
@@ -77,7 +78,7 @@ _PARTS = {
 }  # fmt: skip
 _ROLE_OF = {name: role for role, names in _ROLES.items() for name in names}
 _PART_OF = {name: part for part, names in _PARTS.items() for name in names}
-#: Names that many functions have, and the files in which they tell something.
+#: Common function names, with the files in which they imply a phase.
 _IN_FILE = (
     ("startup", r"(?:vllm|sglang)/.*\.py\Z", ("load_model", "initialize")),
     ("startup", r"vllm/(?:entrypoints/llm|engine/|v1/engine/|model_executor/models/).*", ("__init__",)),
@@ -98,14 +99,14 @@ _UPDATE = {
     "actor": ("update-forward", "update-backward", "optimizer-step"),
     "critic": ("critic-forward", "critic-backward", "critic-optimizer-step"),
 }
-#: Roles that no deeper function makes plainer, and functions that say less than those which call them.
+#: Roles that no deeper function refines, and functions that are less specific than their callers.
 _ENDS, _SHARED = {"startup", "weight-sync", "checkpoint"}, {"_forward_micro_batch", "forward_step"}
 _PART_INDEX = {"forward": 0, "backward": 1, "optimizer": 2, "load": 2}
 _FORWARDS = ("old-log-prob", "ref-log-prob", "update-forward", "critic-values", "critic-forward")
 
 
 class Frame(NamedTuple):
-    """A function of a traceback, or the task of Ray that begins a part of it.
+    """A function of a traceback, or the Ray task that begins a part of it.
 
     ``file`` is ``ray::`` for a task; ``line`` is the line of the log.
     """
@@ -116,7 +117,7 @@ class Frame(NamedTuple):
 
 
 class Told(NamedTuple):
-    """The phases that are possible, the function that tells them, and whether only Ray names it."""
+    """The possible phases, the function that decides them, and whether it is known only from a Ray task."""
 
     phases: tuple[str, ...]
     frame: str
@@ -124,12 +125,12 @@ class Told(NamedTuple):
 
     @property
     def phase(self) -> str:
-        """The phase; unknown where several are possible."""
+        """The phase; unknown if several are possible."""
         return self.phases[0] if len(self.phases) == 1 else "unknown"
 
 
 def frame_of(text: str, line: int) -> Frame | None:
-    """Return the frame of a line of a log.
+    """Return the frame in a line of a log; None if there is none.
 
     >>> frame_of('  File "/verl/workers/actor/dp_actor.py", line 275, in update_policy', 9).function
     'update_policy'
@@ -146,7 +147,7 @@ def frame_of(text: str, line: int) -> Frame | None:
 
 
 def is_driver_task(text: str) -> bool:
-    """Tell whether a line names the task of Ray that runs the training loop."""
+    """Return whether a line contains the Ray task that runs the training loop."""
     match = _TASK.search(text)
     return bool(match and _DRIVER.match(match["class"]))
 
@@ -154,13 +155,13 @@ def is_driver_task(text: str) -> bool:
 def told_by(frames: Sequence[Frame], *, whole: bool, ended: bool = True) -> Told:
     """Return the phases in which a traceback may end.
 
-    The deepest function that tells a phase counts. Where the beginning is missing, a name that several phases
-    share tells none: the log-probs of the reference go through those of the actor.
+    The deepest function that implies a phase counts. If the beginning is missing, a function that several
+    phases share does not count: the reference's log-probs are computed by the actor's functions.
 
     Args:
-        frames: the outermost first.
-        whole: the traceback has its beginning.
-        ended: the traceback has its end, the message.
+        frames: its frames, outermost first.
+        whole: the beginning of the traceback is present.
+        ended: the end of the traceback, its message, is present.
 
     >>> update = [Frame("dp_actor.py", "update_policy", 1), Frame("torch/_tensor.py", "backward", 2)]
     >>> told_by(update, whole=False).phase
@@ -189,7 +190,7 @@ def told_by(frames: Sequence[Frame], *, whole: bool, ended: bool = True) -> Told
 
 @lru_cache(maxsize=10_000)  # all workers have the same functions
 def _meaning(file: str, function: str) -> str:
-    """Return the role or part that a function tells; empty if none."""
+    """Return the role or part that a function implies; empty if none."""
     for meaning, pattern, names in _FILES:
         if (function in names or names == ("<any>",)) and pattern.search(file):
             return meaning
@@ -199,15 +200,15 @@ def _meaning(file: str, function: str) -> str:
 
 
 def _keeps(role: str, meaning: str) -> bool:
-    """Tell whether a role stays although a deeper function has another one."""
-    # With LoRA the actor gives those of the reference: verl/trainer/ppo/ray_trainer.py:1277 at 1dda039b9.
+    """Return whether a role is kept although a deeper function implies another one."""
+    # With LoRA the actor computes the reference's log-probs: ray_trainer.py:1277 at 1dda039b9.
     if meaning == "log-prob":
         return role in {"ref", "old"}
     return (role, meaning) in {("startup", "engine"), ("startup", "weight-sync"), ("weight-sync", "engine")}
 
 
 def _role_of_files(frames: Iterable[Frame], part: str) -> str:
-    """Return the role that only the file of a function tells."""
+    """Return the role that only the file of a function implies."""
     if part == "optimizer":
         for frame in frames:
             if frame.file.endswith(("dp_actor.py", "megatron_actor.py")):

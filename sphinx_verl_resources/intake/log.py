@@ -1,6 +1,6 @@
-"""verl's console log: the printed configuration, the figures of the steps, versions, the GPU, the failure.
+"""Read verl's console log: configuration, figures of the steps, versions, GPU and failure.
 
-A log may have any size. It is read once, block by block, and a few kilobytes of it are kept.
+A log may have any size. It is read once, block by block, and only a few kilobytes are kept.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     from .log_config import PrintedConfig
     from .log_lines import Piece
 
-#: Each takes its time, so they are few. Figures are in lines with ``step:``, or with a word of FAILURE_WORDS.
+#: Each word costs time, so there are few. Figures are in lines with ``step:`` or a word of FAILURE_WORDS.
 _WORDS = tuple(dict.fromkeys((*CONFIG_WORDS, b"step:", *WORDS, *FAILURE_WORDS)))
-#: Words that are reported even after the part of a line that is read.
+#: Words that are reported even if they are in the unread rest of a line.
 _WEIGHTY = (*(name.encode() for name in NAMES), *WEIGHTY, b"OutOfMemoryError")
 _EASYR1_MODEL = "worker.actor.model.model_path"
-#: Workers with figures or a configuration of their own that are kept.
+#: Maximum number of workers whose figures or configuration are kept.
 _MAX_WORKERS = 256
-_UNREAD_REMEDY = "look at the line, and add by hand what matters of it"
+_UNREAD_REMEDY = "look at the line and add the values by hand"
 
 
 @dataclass(frozen=True)
 class LogText:
-    """The contents of a log about the run that counts: the last one with figures.
+    """The contents of a log about its last run with figures.
 
     Attributes:
         shown: the name of the log in messages.
-        figures: of its steps.
-        settings: the printed configuration under dotted keys; where none is, the overrides of the command.
-        versions: of packages, by name.
-        gpu: as printed, empty if none is named.
-        failure: how the run ended, where it says that it ran out of memory.
-        problems: what could not be read or is doubtful.
-        is_complete: the settings are those of the whole configuration, with verl's defaults.
-        model: the model that vLLM or EasyR1 names, a Hugging Face name or a path; empty if none is named.
-        asleep: bytes in use on a GPU while vLLM sleeps, as it printed last.
+        figures: the figures of its steps.
+        settings: the printed configuration by dotted key, or the overrides of the command.
+        versions: versions of packages, by name.
+        gpu: the GPU as printed; empty if none is.
+        failure: the out-of-memory failure, if there is one.
+        problems: problems with unreadable or doubtful parts.
+        is_complete: the settings are the whole configuration, including verl's defaults.
+        model: the model that vLLM or EasyR1 prints, a Hugging Face name or a path; empty if none.
+        asleep: bytes in use on a GPU while vLLM sleeps, as last printed.
     """
 
     shown: str
@@ -74,17 +74,17 @@ class _Run:
 
     @property
     def is_under_way(self) -> bool:
-        """True after the first figures or a failure; what begins from here on is another run."""
+        """True after the first figures or a failure; a configuration printed later begins another run."""
         return bool(self.figures.steps or self.failures.result())
 
 
 def read_log(blocks: Iterable[bytes], shown: str, *, last_run: bool = False) -> LogText:
-    r"""Read a log; no bytes raise.
+    r"""Read a log; any bytes are accepted.
 
     Args:
-        blocks: of the log, in their order.
+        blocks: the blocks of the log, in order.
         shown: its name in messages.
-        last_run: of several runs the last one counts, even if it has no figures.
+        last_run: use the last of several runs, even if it has no figures.
 
     >>> text = b"(TaskRunner pid=7) step:1 - perf/max_memory_allocated_gb:71.3 - perf/time_per_step:60.5\n"
     >>> found = read_log([text], "run.log")
@@ -98,14 +98,14 @@ def read_log(blocks: Iterable[bytes], shown: str, *, last_run: bool = False) -> 
 
 
 class _Reader:
-    """A reader of a log, line by line."""
+    """A line-by-line reader of a log."""
 
     def __init__(self, shown: str) -> None:
         self._shown = shown
         self._problems: list[Diagnostic] = []
         self._lost = 0
         self._read = 0
-        #: The configurations that are being printed, each with the number of its last line, in that order.
+        #: Configurations being printed, each with the number of its last line, in that order.
         self._collecting: OrderedDict[str, tuple[PrintedConfig, int]] = OrderedDict()
         self._waiting: OrderedDict[str, PrintedConfig] = OrderedDict()
         self._runs: dict[str, _Run] = {}
@@ -115,13 +115,13 @@ class _Reader:
         self._facts: dict[str, dict[str, Location]] = {}
 
     def collects(self) -> bool:
-        """Tell whether every line is wanted, since a configuration is being printed."""
+        """Return whether every line is needed, because a configuration is being printed."""
         return bool(self._collecting)
 
     def take(self, piece: Piece) -> None:
         """Read one line."""
         if piece.lost:
-            message = f"{piece.text} begins after the first {MAX_LINE:,} bytes of a line and was not read"
+            message = f"{piece.text} was not read: it is after the first {MAX_LINE:,} bytes of a line"
             self._warn(Location(self._shown, piece.line, piece.column), Code.unread, message, _UNREAD_REMEDY)
             return
         self._read += 1
@@ -135,19 +135,19 @@ class _Reader:
             self._take_facts(piece, place)
 
     def result(self, *, last_run: bool) -> LogText:
-        """Return everything noted so far, of the last run or of the last one with figures."""
+        """Return the contents for the last run, or for the last one with figures."""
         run = self._current if last_run else self._counted or self._current
         config = run.config
         if not run.figures.steps:
             config = next(reversed(self._waiting.values()), None)
         elif run is not self._current and (failed := self._current.failures.result()):
-            message = "a run that begins after the last figures ran out of memory; the one before it counts"
+            message = "a run after the last figures ran out of memory; the run before it is used"
             self._warn(failed.place, Code.several_runs, message, "give the log of one run")
         settings = self._settings_of(config) if config else {}
         is_complete = bool(config and config.complete and settings)
         settings = settings if is_complete else {**run.overrides, **settings}
         if self._number > 1:
-            message = f"{self._number} runs are in this log; the figures are those of the last"
+            message = f"this log contains {self._number} runs; the figures are from the last"
             self._warn(Location(self._shown, 1, 1), Code.several_runs, message, "give the log of one run")
         if self._lost:
             message = f"{self._lost} more lines could not be read"
@@ -162,7 +162,7 @@ class _Reader:
         )  # fmt: skip
 
     def _continues_config(self, piece: Piece) -> bool:
-        """Add a line to the configuration of its worker; false if it is no part of it."""
+        """Add a line to the configuration of its worker; return False if it is not part of it."""
         config, _ = self._collecting.get(piece.who, (None, 0))
         is_part = config is not None and config.add(piece)
         if config and is_part:
@@ -238,11 +238,11 @@ class _Reader:
         try:
             values, unread = config.values()
         except ValueError as error:
-            message = f"the configuration that is printed here cannot be read: {error}"
+            message = f"the configuration printed here cannot be read: {error}"
             self._warn(place, Code.unread, message, _UNREAD_REMEDY)
             return {}
         if not config.complete:
-            message = "the configuration that is printed here breaks off; what is complete of it is used"
+            message = "the configuration printed here is cut off; its complete entries are used"
             self._warn(place, Code.unread, message, "give the whole log")
         for key in unread:
             message = f"the value of {key} in the printed configuration cannot be read"
@@ -250,7 +250,7 @@ class _Reader:
         return values
 
     def _agreed(self) -> dict[str, str]:
-        """Return versions and the GPU where all names mean one; the name of a GPU may be cut off."""
+        """Return versions and GPU if all lines agree; the name of a GPU may be cut off."""
         agreed = {}
         for name, found in self._facts.items():
             longest = max(found, key=len, default="")
@@ -259,8 +259,8 @@ class _Reader:
             if other:
                 what, how = ("GPUs", " with --gpus") if name == GPU else (f"versions of {name}", "")
                 what = "models" if name == MODEL else what
-                message = f"several {what} are named: {', '.join(found)}; none is taken"
-                self._warn(found[other], Code.unread, message, f"name the one that ran{how}")
+                message = f"the log contains several {what}: {', '.join(found)}; none is used"
+                self._warn(found[other], Code.unread, message, f"give the one of this run{how}")
             elif longest:
                 agreed[name] = longest
         return agreed

@@ -1,6 +1,6 @@
-"""The configuration of a run in its log: printed by verl, or as overrides of its command.
+"""Read the configuration of a run from its log: as printed by verl, or as overrides of its command.
 
-verl prints the whole configuration as a dict of Python, EasyR1 as JSON. Hydra prints the overrides when a run
+verl prints the whole configuration as a Python dict, EasyR1 as JSON. Hydra prints the overrides when a run
 fails; a shell with ``set -x`` prints the command.
 """
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from ..diagnostics import Location
     from .log_lines import Piece
 
-#: How a configuration begins, by the key that comes first in it.
+#: Beginnings of a configuration, one for each possible first key.
 _DICTS = tuple(
     f"{{'{key}': " for key in ("actor_rollout_ref", "algorithm", "critic", "data", "trainer", "ray_init")
 )
-#: The second line of EasyR1's JSON; the first has a bracket alone.
+#: The second line of EasyR1's JSON; the first contains only a bracket.
 _JSON = '  "data": {'
 _JSON_BY = re.compile(r"(?:Runner|main_task)\b")
 _HYDRA = "Error executing job with overrides: "
 _COMMAND = re.compile(r"\++ (?=.*?-m (?:recipe|verl)\.[\w.]*main)")
-#: Every line that begins a configuration has one of these.
+#: Every first line of a configuration contains one of these.
 WORDS = (b"': {'", _JSON.encode(), _HYDRA.encode(), b"verl.trainer.main")
-#: Those that are reported even after the part of a line that is read.
+#: Words that are reported even if they are in the unread rest of a line.
 WEIGHTY = tuple(start.encode() for start in _DICTS)
 
 
 def config_at(piece: Piece) -> PrintedConfig | None:
-    """Return the configuration that begins in a line; None if none does."""
+    """Return the configuration that starts in a line; None if there is none."""
     starts = [at for start in _DICTS if (at := piece.text.find(start)) >= 0]
     if starts:
         at, opening = min(starts), ""
@@ -51,12 +51,12 @@ def config_at(piece: Piece) -> PrintedConfig | None:
 
 
 def is_command(piece: Piece) -> bool:
-    """Tell whether a line is the command that starts a run, as a shell prints it."""
+    """Return whether a line is the command that starts a run, printed by a shell."""
     return not piece.who and bool(_COMMAND.match(piece.text))
 
 
 def overrides_at(piece: Piece, place: Location) -> Mapping[str, Any]:
-    """Return the overrides in the command of a run, or in Hydra's message about its end; empty without any.
+    """Return the overrides in the command of a run or in Hydra's error message; empty if there are none.
 
     >>> from sphinx_verl_resources.diagnostics import Location
     >>> from sphinx_verl_resources.intake.log_lines import Piece
@@ -81,12 +81,12 @@ def overrides_at(piece: Piece, place: Location) -> Mapping[str, Any]:
 
 #: Limits of one configuration; verl's has 600 lines and 8 levels.
 MAX_LINES, MAX_LENGTH, MAX_DEPTH = 20_000, 1 << 20, 40
-#: A configuration ends with so many lines of others in a row.
+#: Number of consecutive lines of other workers that ends a configuration.
 MAX_FOREIGN = 5_000
 
-#: Python's texts, of a limited length, and the signs between them.
+#: Python strings of limited length, brackets and commas.
 _TOKEN = re.compile(r"'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\"|[{}\[\](),]")
-#: Texts, and everything else that begins with a letter or an angle bracket.
+#: Strings, and everything else that begins with a letter or an angle bracket.
 _ATOM = re.compile(
     r"(?P<text>'(?:[^'\\]|\\.){0,4000}'|\"(?:[^\"\\]|\\.){0,4000}\")|"
     r"(?P<number>np\.\w+\((?P<inner>[-+\d.eE]+)\))|"
@@ -94,12 +94,12 @@ _ATOM = re.compile(
 )
 _JSON_WORDS = {"true": "True", "false": "False", "null": "None"}
 _PAIRS = {"}": "{", "]": "[", ")": "("}
-#: The beginning of lines after the first: indented, then something that Python prints.
+#: The beginning of lines after the first: indentation, then a value as Python prints it.
 _CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
-_NO_DICT = "it is neither a dict of Python nor JSON"
-#: Numbers are smaller than that.
+_NO_DICT = "it is neither a Python dict nor JSON"
+#: Limit of numbers.
 _MAX_NUMBER = 1 << 63
-#: Stands for a value that is no Python literal.
+#: Replaces a value that is not a Python literal.
 _UNREAD = "\0unread\0"
 
 
@@ -108,9 +108,9 @@ class PrintedConfig:
 
     Attributes:
         who: the worker that prints it.
-        line: of its beginning.
-        column: of its beginning.
-        ended: whether it is complete or breaks off.
+        line: its first line.
+        column: its first column.
+        ended: whether it is complete or cut off.
     """
 
     def __init__(self, who: str, line: int, column: int) -> None:
@@ -119,16 +119,16 @@ class PrintedConfig:
         self._lines: list[str] = []
         self._length = 0
         self._open: list[str] = []
-        self._lists = 0  # of the brackets that are open
+        self._lists = 0  # number of open brackets of lists
         self._cut, self._cut_depth = 0, 0
 
     @property
     def complete(self) -> bool:
-        """Tell whether every bracket is closed."""
+        """True if every bracket is closed."""
         return bool(self._lines) and not self._open
 
     def add(self, piece: Piece) -> bool:
-        """Add a line of the worker; return false if it belongs to something else."""
+        """Add a line of the worker; return False if it is not part of the configuration."""
         if self._lines and not _CONTINUES.match(piece.text):
             return False
         end = len(piece.text)
@@ -142,12 +142,12 @@ class PrintedConfig:
         return True
 
     def values(self) -> tuple[dict[str, Any], list[str]]:
-        """Return the settings under dotted keys, and the keys of values that could not be read.
+        """Return the settings by dotted key, and the keys of unreadable values.
 
-        Of a configuration that breaks off, complete entries count; a list that is not closed does not.
+        If the configuration is cut off, its complete entries count; an unclosed list does not.
 
         Raises:
-            ValueError: it is neither a dict of Python nor JSON.
+            ValueError: it is neither a Python dict nor JSON.
         """
         text = "\n".join(self._lines)
         if not self.complete:
@@ -163,7 +163,7 @@ class PrintedConfig:
         return {key: value for key, value in values.items() if key not in unread}, unread
 
     def _follow(self, token: re.Match[str], before: int) -> bool:
-        """Note a sign; return false if nothing is open after it, or if it closes the wrong bracket."""
+        """Follow a token; return False if no bracket is open after it, or if it closes the wrong one."""
         sign = token[0]
         if sign in "{[(":
             self._open.append(sign)
@@ -179,7 +179,7 @@ class PrintedConfig:
         return bool(self._open)
 
     def _remember(self, at: int) -> None:
-        """Note the place after a complete entry, where only dicts are open."""
+        """Note the place after a complete entry if only dicts are open."""
         if not self._lists:
             self._cut, self._cut_depth = at, len(self._open)
 
@@ -212,11 +212,11 @@ def _as_literal(match: re.Match[str]) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a configuration can hold a value; longer numbers could not even be printed."""
+    """Return whether a configuration may contain a value; longer numbers could not even be printed."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
         return all(map(_is_plain, (*value, *value.values())))
     if isinstance(value, (int, float)):
-        return abs(value) < _MAX_NUMBER  # false for nan, too
+        return abs(value) < _MAX_NUMBER  # also False for nan
     return value is None or (isinstance(value, str) and value != _UNREAD)

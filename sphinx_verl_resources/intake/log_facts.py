@@ -1,7 +1,7 @@
-"""Read the facts in a log: the figures of a step, versions and the GPU.
+"""Read facts from a log: the figures of a step, versions and the GPU.
 
 verl prints a line of figures after each step: ``step:1 - perf/…:71.3 - …``. A version or a GPU
-counts only where the words cannot mean anything else.
+counts only if the words are unambiguous.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED, PEAK_RESERVED, every_f
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The fields of a run that the figures of a log give.
+#: The fields of a run that a log's figures fill.
 _MEASURED = tuple(field for field in every_field().values() if field.logged)
-#: The figures that are read.
+#: Names of the figures that are read.
 NAMES = tuple(name for field in _MEASURED for name in field.logged)
-#: The largest of these counts, with the counter that gave it; of the others the mean over all steps.
+#: Figures whose maximum counts, with their counter; the others are averaged over all steps.
 PEAKS = {PEAK_ALLOCATED: "torch-max-allocated", PEAK_RESERVED: "torch-max-reserved", HOST_MEMORY: ""}
 
-#: Figures of a step that no field of a run takes; they tell how long its sequences were.
+#: Figures of the lengths of sequences, which no field of a run records.
 LENGTHS = ("response_length/max", "prompt_length/mean", "prompt_length/max")
 
 STEP = re.compile(r"(?:^|(?<=\s))step:(?P<step>\d{1,12})(?= - )")
@@ -33,10 +33,10 @@ _ROLE = re.compile(r"(?:actor|critic)/(?=perf/)")
 _NUMBER = re.compile(r"(?:np\.\w+\(|tensor\()?([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?:,[^()]*\)|\))?\Z")
 
 _RELEASE = r"v?(?P<version>\d{1,4}\.\d{1,4}(?:\.\w{1,12}){0,4})(?:\+[\w.]{1,40})?(?![\w.]*[\w-])"
-#: Where a name can begin.
+#: Possible beginning of a name.
 _START = r"(?:^|(?<=[\s|,]))"
-#: What a line can tell besides figures, each with words of which such a line has one. The groups of a pattern
-#: are a package and its version, what vLLM tells, or a GPU as drivers print it or vLLM names files after it.
+#: Patterns of facts other than figures. A line with such a fact contains one of the words before the pattern.
+#: The groups are a package and its version, a fact from vLLM, or a GPU as in drivers and vLLM's file names.
 _PATTERNS = (
     ((" version",), re.compile(rf"\b(?P<package>vLLM) API server version {_RELEASE}")),
     (("LLM engine (",), re.compile(rf"\bInitializing an? (?:V\d )?(?P<package>LLM) engine \({_RELEASE}\)")),
@@ -65,22 +65,22 @@ _PATTERNS = (
     ),
 )
 _PACKAGES = {"llm": "vllm", "pytorch": "torch"}
-#: What ``facts_in`` calls a GPU, a model, and the GiB in use while vLLM sleeps.
+#: Names in ``facts_in`` of a GPU, a model, and the GiB in use while vLLM sleeps.
 GPU, MODEL, ASLEEP = "GPU", "model", "asleep"
-#: Words around a version that is required and may not be installed.
+#: Words near a version that is required rather than installed.
 _ASKED = re.compile(
     r"requir|expect|recommend|install|upgrad|need|support|since|deprecat|minimum", re.IGNORECASE
 )
-#: The text before the name of a GPU that is in the machine.
+#: The text before the name of an installed GPU.
 _NEAR = re.compile(
     r"\|\s+\d+\s+$|device_name=$|(?:GPU|device|card)(?: \d+| name)?\W{1,4}$|^\W*$", re.IGNORECASE
 )
-#: Every line with a version or a GPU has one of these.
+#: Every line with a version or a GPU contains one of these.
 WORDS = tuple(dict.fromkeys(word.encode() for words, _ in _PATTERNS for word in words))
 
 
 class MetricLine(NamedTuple):
-    """The step of a line, its figures by name, and the names of figures that could not be read."""
+    """The step of a line, its figures by name, and the names of unreadable figures."""
 
     step: int
     figures: dict[str, float]
@@ -88,11 +88,11 @@ class MetricLine(NamedTuple):
 
 
 def read_metrics(text: str, *, whole: bool = True) -> MetricLine | None:
-    """Return the figures of a line; None if it is no line of a step.
+    """Return the figures of a line; None if it is not the line of a step.
 
     Args:
-        text: the line, without the worker that Ray puts before it.
-        whole: nothing of it was cut off; if something was, its last figure does not count.
+        text: the line, without Ray's name of the worker.
+        whole: the line was not cut off; otherwise its last figure is ignored.
 
     >>> read_metrics("step:3 - actor/perf/max_memory_allocated_gb:np.float64(71.3) - perf/mfu/actor:oops")
     MetricLine(step=3, figures={'perf/max_memory_allocated_gb': 71.3}, unread=('perf/mfu/actor',))
@@ -117,7 +117,7 @@ def read_metrics(text: str, *, whole: bool = True) -> MetricLine | None:
 
 
 def _number(text: str) -> float | None:
-    """Return a figure that is neither negative nor absurdly large."""
+    """Return a figure; None if it is negative, absurdly large or not a number."""
     match = _NUMBER.match(text.strip())
     number = float(match[1]) if match else math.nan
     return number if 0 <= number < _ABSURD else None
@@ -128,8 +128,8 @@ class Figures:
     """The figures of one run.
 
     Attributes:
-        steps: lines with a figure.
-        last_step: the number that the last of them has.
+        steps: number of steps with a figure.
+        last_step: number of the last step.
     """
 
     steps: int = 0
@@ -147,17 +147,17 @@ class Figures:
             self._course[name] = (self._course.get(name, (value,))[0], value)
 
     def course(self, name: str) -> tuple[float, float] | None:
-        """Return the first and the last value under a name; None without one."""
+        """Return the first and the last value of a figure; None if there is none."""
         return self._course.get(name)
 
     def figure(self, name: str) -> float | None:
-        """Return the largest or mean value under a name; None without one above zero."""
+        """Return the maximum or mean of a figure; None if there is none above zero."""
         total, number = self._sums.get(name, (0.0, 0))
         return total / number if total else None
 
 
 def measured_fields(figures: Figures) -> dict[str, Any]:
-    """Return the figures as the field ``measured`` of a run; empty if there is none."""
+    """Return the figures as the field ``measured`` of a run; empty if there are none."""
     fields: dict[str, Any] = {}
     for described in _MEASURED:
         for figure in described.logged:
@@ -171,7 +171,7 @@ def measured_fields(figures: Figures) -> dict[str, Any]:
 
 
 def facts_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what a line tells besides figures: packages with versions, the GPU.
+    """Yield the facts of a line other than figures: packages with versions, the GPU.
 
     >>> list(facts_in("INFO 06-12 core.py: Initializing a V1 LLM engine (v0.8.3) with config: …"))
     [('vllm', '0.8.3')]
@@ -195,7 +195,7 @@ def facts_in(text: str) -> Iterator[tuple[str, str]]:
                 yield _PACKAGES.get(package, package), groups["version"]
 
 
-@lru_cache(maxsize=1)  # a line may name many versions
+@lru_cache(maxsize=1)  # a line may contain many versions
 def _is_asked_for(text: str) -> bool:
     """Return whether a line is about versions that are required."""
     return bool(_ASKED.search(text))

@@ -1,4 +1,4 @@
-"""The lines of a console log that may matter. The log may have any size and any bytes."""
+"""Find the lines of a console log that may matter. The log may have any size and any bytes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 #: Bytes to read at once.
 BLOCK = 1 << 20
-#: Bytes to read of a line; a line of figures has a tenth of this.
+#: Bytes to read of a line; a line of figures is a tenth as long.
 MAX_LINE = 1 << 16
-#: Bytes to keep of the end of a block that is cut off, so that no word is cut in two.
+#: Bytes to keep at the end of a cut block, so that no word is split.
 _OVERLAP = 64
 
-#: Commands for terminals: colours, titles.
+#: Terminal control sequences: colours, titles.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
-#: The name that Ray writes before the lines of a worker; a scheduler may write more before. Behind a task,
-#: as in ``ray::main_task() (pid=7)``, it says where that ran.
+#: The worker that Ray writes before a line; a scheduler may write more before it. After a task, as in
+#: ``ray::main_task() (pid=7)``, it is where the task ran.
 _WORKER = re.compile(
     r"(?:^|(?<=\s))(?<!\(\) )(?<!task )(?<!lease )\((?P<who>[^()]{0,120}?\bpid=\d{1,10}[^()]{0,120})\) ?"
 )
-#: Columns in which it can begin.
+#: Columns in which it may begin.
 _FRONT = 160
 _REPEATED = re.compile(r"\[repeated \d{1,9}x across cluster\].*\Z")
 
@@ -34,12 +34,12 @@ class Piece:
     """A line, or its part between two carriage returns.
 
     Attributes:
-        text: without colours and without the worker's name.
-        who: the worker, as Ray names it; empty for the program itself.
-        line: counted from 1.
-        column: of its beginning in the line of the file.
-        whole: nothing of the line was cut off.
-        lost: the text is a word that matters, from the part of a line that was cut off.
+        text: the text without colours and without the worker's name.
+        who: Ray's name of the worker; empty for the program itself.
+        line: line number, from 1.
+        column: column in the file's line, from 1.
+        whole: the line was not cut off.
+        lost: the text is an important word from the part that was cut off.
     """
 
     text: str
@@ -57,7 +57,7 @@ class _Place(NamedTuple):
     column: int = 1
 
     def after(self, text: bytes) -> _Place:
-        """Return the place after a text that begins here."""
+        """Return the place after a text that starts here."""
         lines = text.count(b"\n")
         column = 1 if lines else self.column
         last = text[text.rfind(b"\n") + 1 :]
@@ -65,7 +65,7 @@ class _Place(NamedTuple):
 
 
 def blocks_of(stream: BinaryIO) -> Iterator[bytes]:
-    """Return the contents of a log, a block at a time."""
+    """Return the contents of a log block by block."""
     return iter(lambda: stream.read(BLOCK), b"")
 
 
@@ -75,17 +75,16 @@ def pieces_of(
     wants_all: Callable[[], bool],
     weighty: Sequence[bytes] = (),
 ) -> Iterator[Piece]:
-    r"""Yield the pieces of lines that have one of ``words``, in their order.
+    r"""Yield the pieces of lines that contain one of ``words``, in order.
 
-    A carriage return ends a piece: progress bars write one after each state, so that their lines have any
-    length. Zero bytes count as nothing: they replace the beginning of a log that was cut off. Little more
-    than a block is in memory.
+    A carriage return ends a piece, because progress bars write one after each update. Zero bytes, which
+    replace the beginning of a truncated log, are ignored. Little more than one block is in memory.
 
     Args:
-        blocks: of the log, in their order.
-        words: a piece with one of them matters.
-        wants_all: asked before each piece; while it is true, every piece counts.
-        weighty: words to report where the part of a piece that is cut off has them.
+        blocks: the blocks of the log, in order.
+        words: words that select a piece.
+        wants_all: function called before each piece; while it returns True, every piece is selected.
+        weighty: words to report if the cut-off part of a piece contains them.
 
     >>> import io
     >>> log = blocks_of(io.BytesIO(b"nothing\n\x1b[36m(TaskRunner pid=7)\x1b[0m step:1 - a:2\n"))
@@ -98,7 +97,7 @@ def pieces_of(
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1 if read else len(block)
         if read and not end:
             rest = block
-            if len(block) > BLOCK + MAX_LINE:  # of so long a piece only the beginning is kept
+            if len(block) > BLOCK + MAX_LINE:  # keep only the beginning of so long a piece
                 yield from _lost(block, place, weighty, reported)
                 rest = block[:MAX_LINE] + block[-_OVERLAP:]
             continue
@@ -113,13 +112,13 @@ def pieces_of(
 def _texts_of(
     block: bytes, begin: _Place, words: Sequence[bytes], wants_all: Callable[[], bool]
 ) -> Iterator[tuple[bytes, _Place]]:
-    """Yield the pieces of a block that count, each with its end of line and its place in the log."""
+    """Yield the selected pieces of a block, each with its line ending and its place in the log."""
     at, newline = 0, -1
     place, known = begin, 0
     nearest = [-1] * len(words)
     while at < len(block):
         if not wants_all():
-            # Ten searches for a plain word are faster than one for a pattern of ten.
+            # Ten searches for plain words are faster than one for a pattern of ten.
             for index, where in enumerate(nearest):
                 if where < at:
                     found = block.find(words[index], at)
@@ -141,7 +140,7 @@ def _texts_of(
 def _lost(
     text: bytes, place: _Place, weighty: Sequence[bytes], reported: set[tuple[_Place, bytes]]
 ) -> Iterator[Piece]:
-    """Yield the words after the part of a piece that is read, each once."""
+    """Yield the important words in the unread part of a piece, each once."""
     for word in weighty if len(text) > MAX_LINE - _OVERLAP else ():
         if text.find(word, MAX_LINE - len(word) + 1) >= 0 and (place, word) not in reported:
             reported.add((place, word))

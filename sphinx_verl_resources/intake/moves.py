@@ -1,6 +1,6 @@
-"""Moves: single changes for a run that ran out of memory, with values computed from its settings.
+"""Single changes ("moves") for a run that ran out of memory, with values computed from its settings.
 
-A move returns None where the run has that setting already, or where there is no room for the change.
+A move returns None if the run already has the setting, or if the change is not possible.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
     from ..estimator.versions import Version
     from .failure import Failure
 
-    #: Returns a change where there is one to make.
+    #: Function that returns a change, or None if it does not apply.
     Move = Callable[["Situation"], "Remedy | None"]
 
 _BUCKET = f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes"
 _SAVED = f"{ACTOR}.checkpoint.save_contents"
 _ALLOCATOR = "ray_kwargs.ray_init.runtime_env.env_vars.PYTORCH_CUDA_ALLOC_CONF"
 _NPU_ALLOCATOR = _ALLOCATOR.replace("CUDA", "NPU")
-#: The parts of verl's defaults that the registry of keys does not record, at 1dda039b9.
+#: verl's defaults that the registry of keys does not contain, at 1dda039b9.
 _MORE_DEFAULTS = {
     f"{ROLLOUT}.agent.num_workers": 8,  # verl/trainer/config/rollout/rollout.yaml:242
     "data.dataloader_num_workers": 8,  # verl/trainer/config/data/legacy_data.yaml:74
 }
-#: Larger shares leave nothing for contexts and communicators.
+#: Limits of proposed shares; larger ones leave no room for contexts and communicators.
 _MOST_SHARE, _LEAST_SHARE = 0.9, 0.2
-#: PyTorch's reserve that it does not use, from which on memory counts as fragmented: as a share of the GPU.
+#: Memory counts as fragmented if PyTorch's unused reserve exceeds this share of the GPU.
 FRAGMENTED = 0.05
-#: The most of a GPU that a sleeping engine keeps: context, CUDA graphs, communicators.
+#: Largest share of a GPU that a sleeping engine keeps: context, CUDA graphs, communicators.
 SLEEPING = 0.1
-#: vLLM's sleep mode with several responses a prompt leaked host memory before that; verl issue 429.
+#: Versions whose sleep mode leaks host memory with several responses per prompt; verl issue 429.
 _LEAKS = re.compile(r"0\.7\.")
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change that is proposed.
+    """A proposed change.
 
     Attributes:
-        overrides: verl's dotted keys; empty where no setting of verl does it.
-        text: what it does, in a sentence; what to do where there are no overrides.
-        cost: in time.
+        overrides: values by verl's dotted keys; empty if no setting of verl does it.
+        text: a phrase about its effect; without overrides, the instruction.
+        cost: its cost in time.
     """
 
     overrides: Mapping[str, Any]
@@ -65,12 +65,12 @@ class Situation:
     """The known facts about a run that ran out of memory. Sizes are bytes per GPU.
 
     Attributes:
-        failure: how it ended.
-        config: its settings under today's names; empty where they are not known.
-        defaults: verl's.
+        failure: its failure.
+        config: its settings under today's names; empty if unknown.
+        defaults: verl's defaults.
         packages: versions of packages, by name.
-        version: of verl.
-        estimate: of the run; None without one.
+        version: the version of verl.
+        estimate: the estimate of the run, if there is one.
     """
 
     failure: Failure
@@ -81,17 +81,17 @@ class Situation:
     estimate: Estimate | None = None
 
     def value(self, key: str) -> Any:
-        """Return the value of a setting, verl's default where none is known."""
+        """Return the value of a setting, or verl's default if it is unset."""
         return self.config.get(key, {**_MORE_DEFAULTS, **self.defaults}.get(key))
 
     def number(self, key: str) -> float:
-        """Return a setting that is a number, 0 for any other."""
+        """Return the value of a setting if it is a number, otherwise 0."""
         value = self.value(key)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
 
     @property
     def of_default(self) -> str:
-        """The remark that a value is computed from verl's default; empty where the settings are known."""
+        """The remark that a value is computed from verl's default; empty if the settings are known."""
         return "" if self.config else " (from verl's default)"
 
     @property
@@ -101,7 +101,7 @@ class Situation:
 
     @property
     def is_megatron(self) -> bool:
-        """True where Megatron trains."""
+        """True if Megatron trains."""
         if self.estimate:
             return self.estimate.settings.actor.backend == "megatron"
         named = {str(self.config.get(key)).lower() for key in (f"{ACTOR}.strategy", "model_engine")}
@@ -111,7 +111,7 @@ class Situation:
 
     @property
     def shares_gpus(self) -> bool:
-        """True where the rollout engine is on GPUs that train."""
+        """True if the rollout engine runs on the GPUs that train."""
         return not (self.estimate and self.estimate.settings.rollout.separate)
 
     @property
@@ -127,20 +127,20 @@ class Situation:
 
 
 def raise_share(of: Situation) -> Remedy | None:
-    """Give the engine more of the GPU: as much as its message asks for, or a tenth."""
+    """Give the engine more of the GPU: the amount in its message, or a tenth."""
     share, more = of.number(ENGINE_SHARE), 0.1
-    needs, has = of.failure.tried, of.failure.free  # of a KV cache
+    needs, has = of.failure.tried, of.failure.free  # for the KV cache
     if needs and has is not None and of.capacity:
         more = (needs - has) / of.capacity
     to = math.ceil(round((share + more) * 20, 3)) / 20
     if not share or to > _MOST_SHARE:
         return None
-    text = f"more of the GPU for the engine's weights and KV cache{of.of_default}"
+    text = f"gives the engine more memory for weights and KV cache{of.of_default}"
     return Remedy({ENGINE_SHARE: to}, text)
 
 
 def lower_share(of: Situation) -> Remedy | None:
-    """Take a tenth of the GPU from the engine, or what is not free at its start."""
+    """Take a tenth of the GPU from the engine, or reduce its share to the memory free at its start."""
     share = of.number(ENGINE_SHARE)
     to: float | None = round(share - 0.1, 2)
     if of.failure.form == "not-enough-free-at-start" and of.failure.free and of.failure.capacity:
@@ -149,34 +149,34 @@ def lower_share(of: Situation) -> Remedy | None:
         to = next(lower_utilizations(of.estimate.shape, of.estimate.settings), None)
     if not to or to < _LEAST_SHARE or to >= share:
         return None
-    text = f"leaves more of the GPU to everything but the engine{of.of_default}"
+    text = f"leaves more memory for everything except the engine{of.of_default}"
     return Remedy({ENGINE_SHARE: to}, text, "little")
 
 
 def shorter_model_length(of: Situation) -> Remedy | None:
-    """Let the engine reserve for the sequences of this run, not for the longest of the model."""
+    """Limit the engine to the sequence length of this run rather than the model's maximum."""
     holds = _cache_holds(of.failure.text)
     wanted, now = int(sum(map(of.number, LIMITS))), of.number(ENGINE_LENGTH)
     if holds and (not of.config or wanted > holds):
-        text = "the longest sequence that the message says the KV cache holds; longer ones are cut off"
+        text = "the longest sequence that fits in the KV cache, by the message; longer ones are cut off"
         return Remedy({ENGINE_LENGTH: holds}, text)
     if not of.config or 0 < now <= wanted:
         return None
-    return Remedy({ENGINE_LENGTH: wanted}, "prompt and response; the engine plans for no longer sequence")
+    return Remedy({ENGINE_LENGTH: wanted}, "limits the engine to the length of prompt and response")
 
 
 def _cache_holds(text: str) -> int | None:
-    """Return the longest sequence that vLLM says the KV cache holds."""
+    """Return the longest sequence that fits in the KV cache according to vLLM's message."""
     match = re.search(r"(?:maximum model length is|stored in KV cache \()\s*(\d{1,9})", text)
     return int(match[1]) if match else None
 
 
 def more_rollout_gpus(of: Situation) -> Remedy | None:
-    """Divide the engine's weights among twice as many GPUs."""
+    """Shard the engine's weights over twice as many GPUs."""
     tensor = int(of.number(ENGINE_TP)) * 2
     if not tensor or tensor > (of.number("trainer.n_gpus_per_node") or 8):
         return None
-    return Remedy({ENGINE_TP: tensor}, f"half the weights on each GPU{of.of_default}", "little")
+    return Remedy({ENGINE_TP: tensor}, f"halves the engine's weights on each GPU{of.of_default}", "little")
 
 
 def _halves(key: str, least: int, text: str, cost: Cost = "little") -> Move:
@@ -201,8 +201,8 @@ fewer_batched_tokens = _halves(
 eager = _sets(
     f"{ROLLOUT}.enforce_eager", True, "no CUDA graphs in the engine; generation is slower", "little"
 )
-release_engine = _sets(f"{ROLLOUT}.free_cache_engine", True, "the engine frees its memory while others work")
-smaller_bucket = _halves(_BUCKET, 128, "a smaller bucket for the weights that are sent to the engine")
+release_engine = _sets(f"{ROLLOUT}.free_cache_engine", True, "the engine frees its memory during training")
+smaller_bucket = _halves(_BUCKET, 128, "a smaller bucket for sending weights to the engine")
 
 
 # -- the trainer
@@ -223,8 +223,8 @@ def _offloads(role: str, what: str, text: str) -> Move:
     return offloaded
 
 
-offload_optimizer = _offloads(ACTOR, "optimizer", "moves optimizer states that are not in use")
-offload_parameters = _offloads(ACTOR, "param", "moves parameters that are not in use")
+offload_optimizer = _offloads(ACTOR, "optimizer", "moves unused optimizer states")
+offload_parameters = _offloads(ACTOR, "param", "moves unused parameters")
 _offload_reference = _offloads(REFERENCE, "param", "moves the reference policy")
 offload_critic = _offloads("critic", "optimizer", "moves the critic's optimizer states")
 offload_critic_parameters = _offloads("critic", "param", "moves the critic's parameters")
@@ -236,25 +236,27 @@ def offload_reference(of: Situation) -> Remedy | None:
 
 
 def step_on_host(of: Situation) -> Remedy | None:
-    """Let the host's processors do the optimizer step."""
+    """Run the optimizer step on the host."""
     if of.is_megatron:
         key = f"{ACTOR}.optim.override_optimizer_config.optimizer_"
         if of.value(f"{key}cpu_offload") is True:
             return None
         return Remedy(
-            {f"{key}cpu_offload": True, f"{key}offload_fraction": 1}, "the step is done on the host", "much"
+            {f"{key}cpu_offload": True, f"{key}offload_fraction": 1},
+            "runs the optimizer step on the host",
+            "much",
         )
     if of.value(f"{ACTOR}.fsdp_config.offload_policy") is True:
         return None
     return Remedy(
         {f"{ACTOR}.strategy": "fsdp2", f"{ACTOR}.fsdp_config.offload_policy": True},
-        "the step is done on the host",
+        "runs the optimizer step on the host",
         "much",
     )
 
 
 def _smaller(prefix: str, name: str, budget: str, dynamic: str) -> Move:
-    """Return the move that halves the micro-batch of a pass, never below one sequence."""
+    """Return the move that halves the micro-batch of a pass, to no less than one sequence."""
 
     def smaller(of: Situation) -> Remedy | None:
         flag = of.config.get(f"{prefix}.{dynamic}", of.config.get(f"{ACTOR}.use_dynamic_bsz"))
@@ -276,32 +278,35 @@ smaller_critic = _smaller("critic", "ppo", "ppo_max_token_len_per_gpu", "use_dyn
 _LOG_PROB = ("log_prob", "log_prob_max_token_len_per_gpu", "log_prob_use_dynamic_bsz")
 smaller_old, smaller_reference = _smaller(ROLLOUT, *_LOG_PROB), _smaller(REFERENCE, *_LOG_PROB)
 chunk_entropy = _sets(
-    f"{ACTOR}.entropy_from_logits_with_chunking", True, "the entropy takes the logits in chunks", "little"
+    f"{ACTOR}.entropy_from_logits_with_chunking",
+    True,
+    "computes the entropy from the logits in chunks",
+    "little",
 )
-fuse_logits = _sets(f"{MODEL}.use_fused_kernels", True, "the logits are never whole in memory")
+fuse_logits = _sets(f"{MODEL}.use_fused_kernels", True, "never keeps all logits in memory")
 checkpoint_layers = _sets(
-    f"{MODEL}.enable_gradient_checkpointing", True, "layers are recomputed in the backward pass", "little"
+    f"{MODEL}.enable_gradient_checkpointing", True, "recomputes layers in the backward pass", "little"
 )
-remove_padding = _sets(f"{MODEL}.use_remove_padding", True, "no memory for padding")
+remove_padding = _sets(f"{MODEL}.use_remove_padding", True, "uses no memory for padding")
 
 
 def expand_segments(of: Situation) -> Remedy | None:
-    """Let PyTorch grow its segments, where much of what it reserved is in pieces too small to use."""
+    """Let PyTorch grow its segments if much of its reserved memory is fragmented."""
     knows_engine = any(key.startswith(ROLLOUT) for key in of.config)
     if not is_fragmented(of.failure) or (knows_engine and of.shares_gpus):
-        return None  # vLLM's sleep mode refuses it; verl switches it on around its weight sync itself
-    text = "less fragmentation; vLLM's sleep mode refuses it on GPUs that it shares with training"
+        return None  # vLLM's sleep mode rejects it; verl enables it around its weight sync
+    text = "reduces fragmentation; vLLM's sleep mode rejects it on GPUs shared with training"
     key = _NPU_ALLOCATOR if of.failure.form == "npu" else _ALLOCATOR
     return Remedy({key: "expandable_segments:True"}, text)
 
 
 def stop_others(of: Situation) -> Remedy | None:
-    """Free the GPU of processes that do not belong to the run."""
-    return Remedy({}, "stop processes of earlier runs, which nvidia-smi lists")
+    """Stop processes on the GPU that do not belong to the run."""
+    return Remedy({}, "stop processes of earlier runs; nvidia-smi lists them")
 
 
 def is_fragmented(failure: Failure) -> bool:
-    """Tell whether PyTorch holds enough for the allocation that failed, in pieces too small for it."""
+    """Return whether PyTorch's reserve is large enough for the allocation, but fragmented."""
     reserve, tried = failure.reserved_unallocated or 0.0, failure.tried or 0.0
     return reserve > max(tried, FRAGMENTED * (failure.capacity or 0.0))
 
@@ -310,13 +315,13 @@ def is_fragmented(failure: Failure) -> bool:
 
 
 def keeps_on_gpu(role: str, what: str) -> Move:
-    """Return the move that stops offloading; of unknown settings it is proposed in case they offload."""
+    """Return the move that stops offloading; it is also proposed if the settings are unknown."""
 
     def kept(of: Situation) -> Remedy | None:
         key = f"{_sections(of, role)}.{what}_offload"
         if of.config and of.value(key) is not True:
             return None
-        return Remedy({key: False}, "offloaded state fills host memory; the GPU must have room for it")
+        return Remedy({key: False}, "stops offloading to host memory; the state must fit on the GPU")
 
     return kept
 
@@ -324,18 +329,18 @@ def keeps_on_gpu(role: str, what: str) -> Move:
 def less_swap(of: Situation) -> Remedy | None:
     """Keep vLLM from reserving host memory for swapping."""
     key = f"{ROLLOUT}.swap_space"
-    return Remedy({key: 0}, "GiB of host memory for each engine") if of.number(key) else None
+    return Remedy({key: 0}, "reserves no host memory for swapping") if of.number(key) else None
 
 
 def newer_vllm(of: Situation) -> Remedy | None:
-    """Name the leak of host memory in vLLM 0.7."""
+    """Upgrade vLLM 0.7, which leaks host memory."""
     if not _LEAKS.match(of.packages.get("vllm", "")):
         return None
-    return Remedy({}, "use vLLM 0.8.3 or newer: vLLM 0.7 leaks host memory in every step")
+    return Remedy({}, "upgrade to vLLM 0.8.3 or newer: vLLM 0.7 leaks host memory in every step")
 
 
 fewer_agents = _halves(
-    f"{ROLLOUT}.agent.num_workers", 1, "fewer processes that hold sequences in host memory"
+    f"{ROLLOUT}.agent.num_workers", 1, "fewer processes that keep sequences in host memory"
 )
 fewer_loaders = _halves("data.dataloader_num_workers", 1, "fewer processes that read data", "none")
 smaller_batch = _halves("data.train_batch_size", 8, "fewer sequences in host memory at once")
@@ -345,10 +350,10 @@ def save_less(of: Situation) -> Remedy | None:
     """Leave the optimizer out of checkpoints."""
     saved = of.value(_SAVED) or ()
     rest = tuple(item for item in saved if item != "optimizer")
-    text = "checkpoints without optimizer states; training cannot be resumed exactly"
+    text = "saves no optimizer states; training cannot be resumed exactly"
     return Remedy({_SAVED: rest}, text) if rest and rest != tuple(saved) else None
 
 
 def is_shared(failure: Failure) -> bool:
-    """Tell whether other processes hold more of the GPU than an engine that sleeps."""
+    """Return whether other processes use more of the GPU than a sleeping engine does."""
     return bool(failure.others and failure.capacity and failure.others > SLEEPING * failure.capacity)

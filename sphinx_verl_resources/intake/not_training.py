@@ -1,7 +1,7 @@
-"""Refuse launch scripts that start something else than a training with reinforcement learning.
+"""Reject launch scripts that do not train with reinforcement learning.
 
-For supervised fine-tuning the remedy is a call of ``estimate_training``, with its figure if the script tells
-all that it needs.
+For supervised fine-tuning the remedy is a call of ``estimate_training``, with its result if the script
+contains all arguments.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from ..settings.result import SettingsText
 
 _TRAINING = "give the script that trains"
-#: For each kind of program: what it does, and what to do instead.
+#: For each kind of program, what it does and what to do instead.
 _OTHERS: Mapping[Kind, tuple[str, str]] = {
     "sft": ("{name} is supervised fine-tuning, not reinforcement learning", ""),
-    "generation": ("{name} generates responses and trains nothing", _TRAINING),
-    "evaluation": ("{name} scores responses and trains nothing", _TRAINING),
-    "conversion": ("{name} converts checkpoints and trains nothing", _TRAINING),
-    "data": ("{name} prepares data and trains nothing", _TRAINING),
-    "cluster": ("{name} starts or stops a Ray cluster, and nothing here trains", _TRAINING),
-    "script": ("the script starts another one, {name}, and has not all of its settings", "give that script"),
-    "other": ("{name} is none of verl's trainers", _TRAINING),
+    "generation": ("{name} generates responses and does not train", _TRAINING),
+    "evaluation": ("{name} scores responses and does not train", _TRAINING),
+    "conversion": ("{name} converts checkpoints and does not train", _TRAINING),
+    "data": ("{name} prepares data and does not train", _TRAINING),
+    "cluster": ("{name} starts or stops a Ray cluster; the script does not train", _TRAINING),
+    "script": ("the script starts another one, {name}, and lacks some of its settings", "give that script"),
+    "other": ("{name} is not one of verl's trainers", _TRAINING),
 }
 
-#: The keys of the checkpoint, and the trainer before v0.7.0, which has the second of them.
+#: The keys of the model's path; the trainer before v0.7.0 uses the second.
 _MODEL, _OLD_MODEL = "model.path", "model.partial_pretrain"
 _OLD = "fsdp_sft_trainer"
 #: Settings that change memory, with verl's defaults (sft_trainer_engine.yaml and engine/fsdp.yaml in
@@ -52,7 +52,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "model.target_modules": "all-linear",
     "model.use_liger": False,
 }
-#: Keys that ``estimate_training`` has nothing for, with the values that change nothing.
+#: Keys that ``estimate_training`` does not support, with the values that have no effect.
 _ONLY: Mapping[str, tuple[Any, ...]] = {
     "engine": ("fsdp",),
     "engine.strategy": ("fsdp", "fsdp2"),
@@ -65,13 +65,13 @@ _ONLY: Mapping[str, tuple[Any, ...]] = {
     "model.fsdp_config.offload_params": (False,),
     "ulysses_sequence_parallel_size": (1,),
 }
-#: What keys of the engine hold that only Megatron has.
+#: Parts of engine keys that only Megatron uses.
 _OF_MEGATRON = ("model_parallel_size", "transformer_config")
 _MODULE = "sphinx_verl_resources.estimator.training"
 
 
 def refusal(script: SettingsText, registries: Registries) -> Diagnostic | None:
-    """Return why a script is not answered; None if it trains with reinforcement learning."""
+    """Return why a script is rejected; None if it trains with reinforcement learning."""
     program = script.program or Program("", "rl", next(iter(script.places.values()), Location("")))
     kind, name = program.kind, program.name
     if not name and _is_fine_tuning(script):
@@ -84,21 +84,21 @@ def refusal(script: SettingsText, registries: Registries) -> Diagnostic | None:
 
 
 def _is_fine_tuning(script: SettingsText) -> bool:
-    """Tell whether settings are those of supervised fine-tuning."""
+    """Return whether the settings are for supervised fine-tuning."""
     keys = {*script.values, *script.unresolved}
     return bool(keys & {_MODEL, _OLD_MODEL}) and not any(key.startswith("actor_rollout_ref.") for key in keys)
 
 
 def _fine_tuning_remedy(script: SettingsText, registries: Registries) -> str:
-    """Return what estimates a fine-tuning run: the call, with its figure where the script tells all of it."""
+    """Return the call that estimates a fine-tuning run, with its result if the script has all arguments."""
     open_path = script.unresolved.get(_MODEL) or script.unresolved.get(_OLD_MODEL)
     paths = script.values.get(_MODEL), script.values.get(_OLD_MODEL)
     model = model_of(registries.architectures, *paths, left_open=open_path).model
     training = _training(script, model or "", _gpus(script) or 0)
     if training is None:
         return (
-            f"estimate_training of {_MODULE} computes its memory in Python only for FSDP, without offloading "
-            "and sequence parallelism"
+            f"estimate_training of {_MODULE} estimates its memory in Python, but only for FSDP without "
+            "offloading and sequence parallelism"
         )
     shown = {
         "lora_rank": training.lora_rank,
@@ -114,13 +114,13 @@ def _fine_tuning_remedy(script: SettingsText, registries: Registries) -> str:
     fields = ", ".join(f"{name}={'…' if value is ... else repr(value)}" for name, value in shown.items())
     call = f"estimate_training(Training({training.model or '…'!r}, {fields}), registries) of {_MODULE}"
     if not (training.model and training.shard):
-        return f"for its memory, call {call}"
+        return f"to estimate its memory, call {call}"
     found = estimate_training(training, registries)
-    return f"its peak is {gib(found.peak)} per GPU ({gib(found.low)} to {gib(found.high)}) by {call}"
+    return f"its peak is {gib(found.peak)} per GPU ({gib(found.low)} to {gib(found.high)}), from {call}"
 
 
 def _training(script: SettingsText, model: str, gpus: int) -> Training | None:
-    """Return the run; None where a setting is not known or not computed."""
+    """Return the run; None if a setting is unknown or unsupported."""
     values = {**_DEFAULTS, **script.values}
     if script.program and _OLD in script.program.name:
         data_type = script.values.get("model.fsdp_config.model_dtype", "fp32")
@@ -149,7 +149,7 @@ def _training(script: SettingsText, model: str, gpus: int) -> Training | None:
 
 
 def _gpus(script: SettingsText) -> int | None:
-    """Return the processes that torchrun starts, one for each GPU; None where their number is not known."""
+    """Return the number of processes that torchrun starts, one per GPU; None if unknown."""
     words = " ".join(script.program.launcher if script.program else ())
     each = _option("nproc[-_]per[-_]node", words) or script.values.get("trainer.n_gpus_per_node")
     nodes = _option("nnodes", words) or script.values.get("trainer.nnodes", 1)
@@ -157,6 +157,6 @@ def _gpus(script: SettingsText) -> int | None:
 
 
 def _option(name: str, words: str) -> int | str | None:
-    """Return the number that an option of torchrun has; text where it is none, None without the option."""
+    """Return the number of a torchrun option, ``"?"`` if it is not a number, or None without the option."""
     found = re.search(rf"--{name}(?:=| )(\S*)", words)
     return (int(found[1]) if re.fullmatch(r"[0-9]{1,6}", found[1]) else "?") if found else None

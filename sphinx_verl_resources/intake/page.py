@@ -1,6 +1,6 @@
-"""A hand-typed page of hardware runs: the runs that it records, and how it differs from the data.
+"""Read the runs of a hand-typed page of hardware runs, and compare them with the data.
 
-Nothing is guessed: what a page leaves open stays open, and each assumption is reported.
+Nothing is guessed: missing values stay missing, and each assumption is reported.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["Known", "Page", "PageRun", "differences", "read_page"]
 
 _BY_HEADING = {fold(heading): name for name, heading in HEADINGS.items()}
-#: The problems of tables whose rows are not read.
+#: Problems of tables whose rows are not read.
 _OF_TABLES = frozenset({Code.page_row, Code.unknown_size})
-#: Cells in which a row and its run may differ; with more of them, they are not the same.
+#: Maximum number of cells in which a row and its run may differ.
 _MOST_DIFFERENT = 2
-#: Runs of a size class that are compared cell by cell with a row that is not equal to any.
+#: Maximum number of runs of a size class that are compared cell by cell with a row that equals none.
 _MOST_COMPARED = 200
-#: The date of a page; a sentence with the same words is none.
+#: The date of a page, but not a sentence with the same words.
 _LAST_UPDATED = re.compile(
     r"^[^\w\n]*last updated?\b[^\w\n]*?(?::|(?=[0-9]))(?P<day>.*)", re.IGNORECASE | re.MULTILINE
 )
@@ -49,10 +49,10 @@ class PageRun:
     """One row as a run.
 
     Attributes:
-        place: of the row.
-        fields: of the run file; ``model`` is TODO where the checkpoint is not known.
-        text: of the run file.
-        record: the run, for comparing; its checkpoint means nothing where that is not known.
+        place: the place of the row.
+        fields: the fields of the run file; ``model`` is TODO if the model is unknown.
+        text: the text of the run file.
+        record: the run, for comparisons; ignore its model if that is unknown.
     """
 
     place: Location
@@ -66,12 +66,12 @@ class Page:
     """A page.
 
     Attributes:
-        shown: its path as messages name it.
+        shown: its path in messages.
         known: registries and options.
-        problems: everything that was mended, assumed or not understood, by line.
-        day: of the last update, if the page names it.
-        rows: the number of rows with something recorded, understood or not.
-        runs: the rows that are understood, in the order of the page.
+        problems: every correction, assumption and unreadable cell, by line.
+        day: date of the last update, if the page has it.
+        rows: the number of rows that are not empty, readable or not.
+        runs: the readable rows, in the order of the page.
         taken: the ids of these runs.
     """
 
@@ -84,7 +84,7 @@ class Page:
     taken: set[str] = field(default_factory=set)
 
     def report(self, line: int, code: Code, message: str, remedy: str) -> None:
-        """Report what is left out at a line."""
+        """Report an error at a line."""
         self.problems.append(Diagnostic(Location(self.shown, line), code, message, remedy))
 
     def read_day(self, text: str) -> None:
@@ -98,15 +98,15 @@ class Page:
             with suppress(ValueError):
                 self.day = datetime.strptime(numbers, form).date()  # noqa: DTZ007
         if self.day is None:
-            message = f"the page's date {match['day'].strip(' :.*_|')!r} is not understood; no run is dated"
+            message = f"invalid date {match['day'].strip(' :.*_|')!r}; the runs get no date"
             self.report(line, Code.page_cell, message, "write it as 06/25/2025, month first")
             return
-        message = f"all runs are dated {self.day.isoformat()}, the day of the page's last update"
-        remedy, place = "correct 'added' where a row is older", Location(self.shown, line)
+        message = f"all runs get the date {self.day.isoformat()}, the page's last update"
+        remedy, place = "correct 'added' if a row is older", Location(self.shown, line)
         self.problems.append(Diagnostic(place, Code.page_assumed, message, remedy, Severity.WARNING))
 
     def read_table(self, table: TypedTable) -> None:
-        """Read the rows of a table of runs; those of any other are not counted."""
+        """Read the rows of a table of runs; ignore other tables."""
         texts = [cell.text for cell in table.rows[0].cells] if table.rows else []
         columns: list[str | None] = []
         for text in texts:
@@ -129,30 +129,30 @@ class Page:
     def _size(self, table: TypedTable, texts: Sequence[str], columns: Sequence[str | None]) -> str | None:
         """Return the size class of a table of runs; None if its rows are not read.
 
-        A table of something else, under no size class, is no mistake.
+        Other tables outside size classes are allowed.
         """
         lacking = [name for name in NEEDED if name not in columns]
         if lacking:
             if table.title is not None:
-                message = f"the table has no column {_listed(lacking)}; none of its rows is read"
-                self.report(table.line, Code.page_row, message, "name all columns in its first row")
+                message = f"the table has no column {_listed(lacking)}; its rows are not read"
+                self.report(table.line, Code.page_row, message, "write all headings in its first row")
             return None
         for text, name in zip(texts, columns, strict=True):
             if name is None:
                 free = [heading for column, heading in HEADINGS.items() if column not in columns]
-                message = f"the column {text!r} is not known or there twice; it is left out"
+                message = f"unknown or repeated column {text!r}; it is left out"
                 self.report(table.line, Code.page_cell, message, did_you_mean(text, free))
         sizes = {f"{number}B" for number in SIZE_TITLE.findall(table.title or "")}
         if len(sizes) == 1 and sizes <= {*SIZES}:
             return sizes.pop()
-        code, where = Code.page_row, "no heading that names a size class"
+        code, message = Code.page_row, "a table of runs is not under the heading of a size class"
         if table.title is not None:
-            code, where = Code.unknown_size, f"{table.title!r}, which is not one size class"
-        self.report(table.line, code, f"a table of runs is under {where}", sizes_hint(table.title or ""))
+            code, message = Code.unknown_size, f"the heading {table.title!r} is not a size class"
+        self.report(table.line, code, message, sizes_hint(table.title or ""))
         return None
 
     def _report_length(self, row: TypedRow, texts: Sequence[str], columns: Sequence[str | None]) -> None:
-        """Report what a row lacks whose cells are more or fewer than the headings; nothing is filled in."""
+        """Report a row with more or fewer cells than headings; nothing is filled in."""
         pairs = aligned(row.cells, columns)
         missing = [text for column, text in enumerate(texts) if column not in pairs.values()]
         read_as = [
@@ -165,7 +165,7 @@ class Page:
         self.report(row.line, Code.page_row, message, remedy)
 
     def _read_row(self, fields: Fields, line: int, cells: Mapping[str, Cell]) -> None:
-        """Add one row as a run, if it has what makes a run."""
+        """Add one row as a run, if it has the required columns."""
         remarks = {}
         place = Location(self.shown, line)
         for name, cell in cells.items():
@@ -176,7 +176,7 @@ class Page:
                 remarks["model"] = one_line(problems[-1].message)
         lacking = [name for name in NEEDED if name not in fields]
         if lacking:
-            message = f"the row is left out for lack of {_listed(lacking)}"
+            message = f"the row is left out, because it lacks {_listed(lacking)}"
             self.report(line, Code.page_row, message, f"a run needs {_listed(NEEDED)}")
             return
         run = self._run(fields, remarks, place)
@@ -189,14 +189,14 @@ class Page:
             typed = cells[name].text + (f" <{cells[name].links[0]}>" if name == "script" else "")
             if typed != written[name]:
                 message = f"{typed!r} is written as {written[name]!r}"
-                remedy = "correct the run file if that is not meant"
+                remedy = "correct the run file if that is wrong"
                 at = replace(place, key=HEADINGS[name])
                 self.problems.append(Diagnostic(at, Code.page_mended, message, remedy, Severity.WARNING))
 
     def _run(self, fields: Fields, remarks: Mapping[str, str], place: Location) -> PageRun | None:
-        """Complete the fields of a run file and return the run; None if the schema refuses it."""
+        """Complete the fields of a run file and return the run; None if it is invalid."""
         is_open = fields["model"] == TODO
-        # A row with an open checkpoint is checked as if the label were one.
+        # If the model is unknown, validate the row with the label as its model.
         model = fields["label"] if is_open else fields["model"]
         count, gpu = fields["gpus"]["count"], fields["gpus"]["type"]
         fields["id"] = suggested_id(model, fields["task"], count, gpu, fields["train"], self.taken)
@@ -222,7 +222,7 @@ def read_page(file: DataFile, known: Known) -> Page:
         known: registries and options.
 
     Raises:
-        NoAnswerError: it is no text, too large, or nothing that docutils can parse.
+        NoAnswerError: it is not text, too large, or docutils cannot parse it.
     """
     text = page_text(file)
     tables, problems = read_tables(text, file.shown)
@@ -232,8 +232,8 @@ def read_page(file: DataFile, known: Known) -> Page:
         page.read_table(table)
     if not page.rows and not any(problem.code in _OF_TABLES for problem in problems):
         remedy = "expected tables under headings such as 7B, with columns such as Tag, Model and Resource"
-        page.report(0, Code.page_row, "the page holds no row of runs", remedy)
-    if not page.runs:  # nothing has the date or the checkpoint that was assumed
+        page.report(0, Code.page_row, "the page contains no runs", remedy)
+    if not page.runs:  # the assumed date and models are unused
         problems = [problem for problem in problems if problem.code is not Code.page_assumed]
     page.problems = sorted(problems)
     return page
@@ -245,12 +245,12 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def differences(page: Page, runs: Mapping[str, Run], data: str) -> Iterator[Diagnostic]:
-    """Yield what only the page or only the data have, and the cells in which a row and its run differ.
+    """Yield rows and runs that only the page or only the data have, and cells that differ.
 
     Args:
         page: the page.
-        runs: those of the data, by id.
-        data: the data as messages name them.
+        runs: the runs of the data, by id.
+        data: the path of the data in messages.
     """
     free: dict[str, dict[str, Mapping[str, str]]] = {}  # by size class
     equal: dict[tuple[str, ...], list[str]] = {}
@@ -273,19 +273,20 @@ def differences(page: Page, runs: Mapping[str, Run], data: str) -> Iterator[Diag
         }
         alike = min(others, key=lambda run_id: len(others[run_id]), default="")
         if len(others.get(alike, typed)) > _MOST_DIFFERENT:
-            message = f"the data have no run like the row {_named(row.record)}"
+            message = f"the data have no run for the row {_named(row.record)}"
             yield Diagnostic(row.place, Code.page_differs, message, "import the page, or remove the row")
             continue
         for name in others[alike]:
             message = (
-                f"the page has {typed[name] or 'nothing'!r}, {alike} {of_size[alike][name] or 'nothing'!r}"
+                f"the page has {typed[name] or 'nothing'!r}, {alike} has "
+                f"{of_size[alike][name] or 'nothing'!r}"
             )
             place = replace(row.place, key=HEADINGS[name])
-            yield Diagnostic(place, Code.page_differs, message, "correct the one that is wrong")
+            yield Diagnostic(place, Code.page_differs, message, "correct the wrong one")
         del of_size[alike]
     for run_id in (run_id for run_id, run in runs.items() if run_id in free[run.size]):
-        message = f"the page has no row like the run {run_id}, {_named(runs[run_id])}"
-        remedy = "add the row, or let the page be built from the data"
+        message = f"the page has no row for the run {run_id}, {_named(runs[run_id])}"
+        remedy = "add the row, or generate the page from the data"
         yield Diagnostic(Location(f"{data}/runs/{run_id}.yaml"), Code.page_differs, message, remedy)
 
 

@@ -1,4 +1,4 @@
-"""The columns of a hand-typed page: how their cells are read, how they look, and how a run shows them."""
+"""The columns of a hand-typed page: parsing their cells, recognising them, and showing a run's cells."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _EMAIL = re.compile(r"[\s(<,;]*(?<![\w.+%-])[\w.+%-]+@[\w-]+(\.[\w-]+)+[\s)>]*")
 
 @dataclass(frozen=True)
 class Known:
-    """The records and options that rows are read with.
+    """The registries and options for reading rows.
 
     Attributes:
         gpus: the registry of GPUs.
         architectures: the registry of models.
-        models: checkpoints by label, as the user named them.
-        ref: the commit for links that name none; None leaves them as they are.
+        models: the user's models by label.
+        ref: the commit for links without one; None leaves them unchanged.
     """
 
     gpus: Registry[Gpu]
@@ -48,14 +48,14 @@ class Known:
 
 @dataclass(frozen=True)
 class CellReader:
-    """A cell that is read, what it is read with, and what is found.
+    """A cell being read, with its problems.
 
     Attributes:
-        cell: it is not empty.
-        match: of the form of its column.
+        cell: the cell, which is not empty.
+        match: the match of its column's form.
         known: registries and options.
         place: the row and the heading.
-        problems: those of the cell.
+        problems: problems of the cell.
     """
 
     cell: Cell
@@ -65,11 +65,11 @@ class CellReader:
     problems: list[Diagnostic] = field(default_factory=list)
 
     def warn(self, code: Code, message: str, remedy: str) -> None:
-        """Report what a person should see."""
+        """Report a warning."""
         self.problems.append(Diagnostic(self.place, code, message, remedy, Severity.WARNING))
 
     def refuse(self, code: Code, message: str, remedy: str) -> None:
-        """Report what is left out."""
+        """Report an error."""
         self.problems.append(Diagnostic(self.place, code, message, remedy))
 
 
@@ -79,7 +79,7 @@ def _tag(read: CellReader) -> Fields:
 
 
 def _model(read: CellReader) -> Fields:
-    """Return the label and its checkpoint; TODO where that would have to be guessed."""
+    """Return the label and its model; TODO if the model would be a guess."""
     label, names = read.cell.text, read.known.architectures.names
     checkpoint = read.known.models.get(label, label)
     if checkpoint in names:
@@ -88,13 +88,13 @@ def _model(read: CellReader) -> Fields:
     by_name = {fold(name.rsplit("/", 1)[-1]): name for name in names}
     taken = by_name.get(fold(label)) or by_name.get(fold(f"{label}-Instruct"))
     if taken:
-        remedy = f"see which one the script loads, and say so with {option} if it is another"
-        read.warn(Code.page_assumed, f"the model {label!r} is taken for the checkpoint {taken}", remedy)
+        remedy = f"if the script loads another one, give it with {option}"
+        read.warn(Code.page_assumed, f"the label {label!r} is read as the model {taken}", remedy)
         return {"label": label, "model": taken}
     near = nearest(fold(label), by_name)
     hint = f"; the nearest is {by_name[near]}" if near else ""
-    remedy = f"'model' is left TODO; see which one the script loads, and say so with {option}"
-    read.refuse(Code.unknown_model, f"there is no checkpoint called {label!r}{hint}", remedy)
+    remedy = f"'model' is TODO; give the model that the script loads with {option}"
+    read.refuse(Code.unknown_model, f"unknown model {label!r}{hint}", remedy)
     return {"label": label, "model": TODO}
 
 
@@ -112,49 +112,49 @@ def _infer(read: CellReader) -> Fields:
 
 
 def _script(read: CellReader) -> Fields:
-    """Return the place of the script in verl's repository, or else the address as evidence."""
+    """Return the place of the script in verl's repository; for other links, the address as evidence."""
     text, link = read.cell.text, "".join(read.cell.links[:1])
-    # A relative link counts as one to the main branch, wherever the page is.
+    # A relative link counts as a link to the main branch, regardless of the page's place.
     try:
         address = urljoin(Links().file("main", ""), link.lstrip("./"))
-    except ValueError:  # brackets that hold no address of a machine
+    except ValueError:  # brackets without a valid host address
         address = ""
     if not link or len(read.cell.links) > 1 or read.cell.broken or not is_address(address):
-        remedy = "link the script at its commit, as in `name.sh <address>`_, or remove the text"
-        read.refuse(Code.page_link, f"{text!r} is not one link to a script", remedy)
+        remedy = "link to the script at its commit, as in `name.sh <address>`_, or remove the text"
+        read.refuse(Code.page_link, f"{text!r} is not a single link to a script", remedy)
         return {}
     place = repository_place(address)
     if place is None or place.path is None:
-        message = f"{link[:80]!r} is no file in verl's repository"
-        remedy = "it is kept as evidence; name the script under 'script' in the run file"
+        message = f"{link[:80]!r} is not a file in verl's repository; it is kept as evidence"
+        remedy = "give the script under 'script' in the run file"
         read.warn(Code.page_link, message, remedy)
         return {"evidence": [{"kind": "document", "url": address}]}
     ref, name = place.ref, place.path.rsplit("/", 1)[-1]
     if not is_fixed_ref(ref):
         ref = read.known.ref or ref
-        remedy = "see that it is the file that was run" if read.known.ref else "pin it with --ref COMMIT"
-        read.warn(Code.page_link, f"the link names no commit; it is kept as one to {ref!r}", remedy)
+        remedy = "check that this file was run" if read.known.ref else "pin it with --ref COMMIT"
+        read.warn(Code.page_link, f"the link has no commit; it is written as a link to {ref!r}", remedy)
     if text in (name, link):
         return {"script": {"ref": ref, "path": place.path}}
     if text.removesuffix(".sh") != name.removesuffix(".sh"):
-        message = f"the text {text!r} differs from the name of the file that it links to, {name!r}"
-        read.warn(Code.page_link, message, "both are kept; look which file is meant")
+        message = f"the text {text!r} differs from the linked file {name!r}; both are kept"
+        read.warn(Code.page_link, message, "check which file is right")
     return {"script": {"ref": ref, "path": place.path, "text": text}}
 
 
 def _contributor(read: CellReader) -> Fields:
-    """Return the name, and a public profile; never an e-mail address."""
+    """Return the name and a public profile, but no e-mail address."""
     name, mails = _EMAIL.subn(" ", read.cell.text)
     links = [link for link in read.cell.links if not _EMAIL.search(unquote(link))]
     if not name.strip():
-        message = "the contributor has no name but an e-mail address"
-        read.refuse(Code.email_address, message, "name the person")
+        message = "the contributor has an e-mail address but no name"
+        read.refuse(Code.email_address, message, "write the person's name or handle")
         return {}
     if mails or len(links) < len(read.cell.links):
         remedy = "add a public profile to the run file if the person wants one"
-        read.warn(Code.email_address, "an e-mail address is left out, for it would be published", remedy)
+        read.warn(Code.email_address, "an e-mail address is left out, since it would be published", remedy)
     if links and not is_address(links[0]):
-        read.warn(Code.page_link, "a link is left out", "link a profile that begins with https://")
+        read.warn(Code.page_link, "a link is left out", "link to a profile that begins with https://")
         links = []
     return {"contributor": {"name": name.strip(), **({"url": links[0]} if links else {})}}
 
@@ -163,10 +163,10 @@ class Column(NamedTuple):
     """A column.
 
     Attributes:
-        fields: returns the fields of the run file that a cell fills.
-        form: the form of its cells, in any case.
-        remedy: what to write instead of another form.
-        looks: the form of a cell, its text and links, that no other column has; default: ``form``.
+        fields: function that returns the fields of the run file for a cell.
+        form: pattern of its cells, in any case.
+        remedy: instruction for a cell in another form.
+        looks: pattern of a cell's text and links that identifies the column; default: ``form``.
     """
 
     fields: Callable[[CellReader], Fields]
@@ -176,9 +176,9 @@ class Column(NamedTuple):
 
 
 _TAG, _KIND, _ENGINE = "|".join(TAGS), "|".join(KINDS).replace("-", "[ -]"), "|".join(ENGINES)
-#: The columns of the page by the field that they show.
+#: The columns of the page by field.
 COLUMNS = {
-    # As in ``MIN``, and of rows that nobody tested ``MIN (script default)`` or ``stated``.
+    # As in ``MIN``, and for untested rows ``MIN (script default)`` or ``stated``.
     "tag": Column(
         _tag,
         rf"(?P<tag>{_TAG})(\s*\((?P<kind>{_KIND})\))?|(?P<alone>{_KIND})",
@@ -210,19 +210,19 @@ COLUMNS = {
     "script": Column(_script, looks=r".*(\.sh|://.*)"),
     "contributor": Column(_contributor, looks=".*mailto:.*"),
 }
-#: The heading of each of them.
+#: The heading of each column.
 HEADINGS = {name: every_field()[name].heading for name in COLUMNS}
-#: The columns without which a row is no run, and those whose cells hold links.
+#: Required columns, and columns with links.
 NEEDED = ("tag", "model", "task", "gpus", "train", "infer")
 _LINKED = ("script", "contributor")
 
 
 def read_cell(name: str, cell: Cell, known: Known, row: Location) -> tuple[Fields, list[Diagnostic]]:
-    """Return the fields of the run file that a cell fills, and its problems."""
+    """Return the fields of the run file for a cell, and its problems."""
     column, place = COLUMNS[name], replace(row, key=HEADINGS[name])
     match = re.fullmatch(column.form, cell.text, re.IGNORECASE)
     if match is None:
-        message = f"{cell.text!r} is not understood"
+        message = f"invalid value {cell.text!r}"
         return {}, [Diagnostic(place, Code.page_cell, message, column.remedy)]
     read = CellReader(cell, match, known, place)
     if (cell.links or cell.broken) and name not in _LINKED:
@@ -231,7 +231,7 @@ def read_cell(name: str, cell: Cell, known: Known, row: Location) -> tuple[Field
 
 
 def cells_of(run: Run) -> dict[str, str]:
-    """Return the cells of a run on a page by field, with the addresses of links, and its size class."""
+    """Return a run's cells by field, with the addresses of links, and its size class."""
     cells = {name: every_field()[name].text(run) for name in ("size", *COLUMNS)}
     if run.script:
         cells["script"] += f" <{Links().file(run.script.ref, run.script.path)}>"
@@ -241,7 +241,7 @@ def cells_of(run: Run) -> dict[str, str]:
 
 
 def aligned(cells: Iterable[Cell], columns: Sequence[str | None]) -> dict[int, int]:
-    """Return the columns of cells by their looks, in the order of both."""
+    """Return the columns that cells seem to belong to, in the order of both."""
     matches = SequenceMatcher(None, [_looks_like(cell) for cell in cells], columns, autojunk=False)
     return {
         cell + step: column + step
@@ -251,7 +251,7 @@ def aligned(cells: Iterable[Cell], columns: Sequence[str | None]) -> dict[int, i
 
 
 def _looks_like(cell: Cell) -> str:
-    """Return the column that a cell seems to belong to; of those that may be empty, MaxBatch often is."""
+    """Return the column that a cell seems to belong to; an empty cell is most often MaxBatch."""
     text = " ".join((cell.text, *cell.links))
     forms = {name: column.looks or column.form for name, column in COLUMNS.items()}
     alike = (name for name, form in forms.items() if re.fullmatch(form, text, re.IGNORECASE))

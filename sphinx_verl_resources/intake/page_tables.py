@@ -1,7 +1,7 @@
-"""The tables of a hand-typed page in reStructuredText.
+"""Read the tables of a hand-typed page in reStructuredText.
 
-docutils reads the page. No file that the page names is opened. Directives and roles that only Sphinx knows
-count as their content. Rows keep their length, so that a row that lacks cells can be named.
+docutils parses the page, without opening other files. Directives and roles that only Sphinx knows are
+replaced by their content. Rows keep their length, so that rows with missing cells can be reported.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 
     from ..catalog.files import DataFile
 
-#: The beginning of a heading that names a size class.
+#: The beginning of a heading of a size class.
 SIZE_TITLE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) *B(?!\w)", re.IGNORECASE)
 #: Such a heading below an empty line, and its underline.
 _UNDERLINED = re.compile(
     rf"(?<![^\n]\n)^(?P<title>{SIZE_TITLE.pattern}.*)\n(?P<line>(?P<mark>[!-/:-@\[-`{{-~])(?P=mark)*)$",
     re.IGNORECASE | re.MULTILINE,
 )
-#: Characters at which docutils ends a line and an editor does not: line numbers would differ.
+#: Characters that end a line in docutils but not in an editor, so that line numbers would differ.
 _SEPARATORS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-#: docutils' limit of a line's columns; it reads nothing of a page with a longer line.
+#: docutils' limit on the length of lines; it rejects pages with longer ones.
 _MAX_LINE = 10_000
-#: Targets, footnotes, substitutions, references, and signs that may begin markup: for each of them docutils
-#: looks through all others, or through the rest of the paragraph.
+#: Targets, footnotes, substitutions, references, and characters that may begin markup. For each one, docutils
+#: searches all others or the rest of the paragraph.
 _MARK = re.compile(r"^[ \t]*\.\. [_\[|]|^[ \t]*__ |[\w`|\]]_(?!\w)|[*`|](?=[^\s*`|+-])", re.MULTILINE)
-#: A target, whose names docutils hands on to each target that follows it at once.
+#: A target; docutils passes its names to each target that directly follows.
 _TARGET = re.compile(r"^[ \t]*\.\. _", re.MULTILINE)
-#: The most of each in a page; a page of a thousand links has two thousand marks.
+#: Maximum number of each in a page; a page with a thousand links has two thousand marks.
 _MOST = ((_TARGET, 1_000, "targets"), (_MARK, 5_000, "links and marks"))
-#: The most nodes of a substitution, which docutils copies for each use.
+#: Maximum number of nodes of a substitution, which docutils copies for each use.
 _MOST_REPLACED = 20
-#: What people type where nothing is recorded.
+#: Texts of cells in which nothing is recorded.
 _PLACEHOLDERS = frozenset(
     {"", "\\", "/", "-", "--", "\N{EN DASH}", "\N{EM DASH}", "?", "n/a", "none", "not recorded", "tbd"}
 )
@@ -74,7 +74,7 @@ class Cell:
     Attributes:
         text: its text on one line.
         links: the addresses that it links to.
-        broken: whether it holds a link, or other markup, that leads nowhere.
+        broken: whether it contains a broken link or other invalid markup.
     """
 
     text: str
@@ -83,13 +83,13 @@ class Cell:
 
     @property
     def is_empty(self) -> bool:
-        """True where nothing is recorded in it."""
+        """True if nothing is recorded in it."""
         return self.text.casefold() in _PLACEHOLDERS and not self.links
 
 
 @dataclass(frozen=True)
 class TypedRow:
-    """A row of a table, with its line; without cells where an item of a list-table is no list of cells."""
+    """A row of a table and its line; it has no cells if an item of a list-table is not a list."""
 
     line: int
     cells: tuple[Cell, ...]
@@ -100,8 +100,8 @@ class TypedTable:
     """A table.
 
     Attributes:
-        title: of the innermost section around it that names a size class; None if there is none.
-        line: of its beginning.
+        title: title of the innermost section that looks like a size class; None if there is none.
+        line: its first line.
         rows: all rows, the headings first.
     """
 
@@ -114,7 +114,7 @@ def page_text(file: DataFile) -> str:
     """Return the text of a page: UTF-8, or UTF-16 with its byte order mark.
 
     Raises:
-        NoAnswerError: it is too large, in another encoding, or has a line that docutils refuses.
+        NoAnswerError: it is too large, in another encoding, or has a line that docutils rejects.
     """
     if len(file.content) > MAX_BYTES:
         message = f"the page is larger than {MAX_BYTES >> 20} MiB"
@@ -129,11 +129,11 @@ def page_text(file: DataFile) -> str:
     lines = [line.rstrip() for line in re.split(r"\r\n?|\n", _SEPARATORS.sub(" ", text))]
     for number, line in enumerate(lines, 1):
         if "\0" in line:
-            message = "a NUL character, as in UTF-32 or in UTF-16 without a byte order mark"
+            message = "NUL character, as in UTF-32 or in UTF-16 without a byte order mark"
             raise _unreadable(file, number, Code.encoding, message, "save the page as UTF-8")
         if len(line.expandtabs()) > _MAX_LINE:
             message = f"the line is longer than {_MAX_LINE} characters"
-            remedy = "break it: docutils reads no page with such a line"
+            remedy = "break it; docutils rejects longer lines"
             raise _unreadable(file, number, Code.page_syntax, message, remedy)
     text = "\n".join(lines)
     for mark, most, what in _MOST:
@@ -153,10 +153,10 @@ def _unreadable(file: DataFile, line: int, code: Code, message: str, remedy: str
 
 
 def read_tables(text: str, shown: str) -> tuple[list[TypedTable], list[Diagnostic]]:
-    """Return the tables of a page in its order, and what docutils reports about the page.
+    """Return the tables of a page in order, and the problems that docutils reports.
 
     Args:
-        text: of the page.
+        text: the text of the page.
         shown: the page's name in messages.
 
     Raises:
@@ -165,12 +165,12 @@ def read_tables(text: str, shown: str) -> tuple[list[TypedTable], list[Diagnosti
     problems: list[Diagnostic] = []
 
     def lengthened(match: re.Match[str]) -> str:
-        """Return a heading with an underline as long as the title; docutils takes any other for text."""
+        """Return a heading with an underline as long as its title; docutils reads a shorter one as text."""
         title, underline = match["title"], match["line"]
         width = column_width(title)
         if len(underline) < width:
             message = f"the underline of the heading {title!r} has {counted(len(underline), 'character')}"
-            remedy = f"write {width}: docutils takes this one for text; it was read as a heading"
+            remedy = f"write {width}; docutils would read it as text, but here it is read as a heading"
             place = Location(shown, line_at(text, match.start("line")))
             problems.append(Diagnostic(place, Code.page_mended, message, remedy, Severity.WARNING))
         return f"{title}\n{underline.ljust(width, underline[0])}"
@@ -178,9 +178,9 @@ def read_tables(text: str, shown: str) -> tuple[list[TypedTable], list[Diagnosti
     try:
         with _Dispatcher():
             document = publish_doctree(_UNDERLINED.sub(lengthened, text), settings_overrides=_SETTINGS)
-    except Exception as error:  # docutils may stumble over any page
+    except Exception as error:  # docutils may raise anything
         message = f"docutils cannot read the page: {type(error).__name__}: {error}"
-        remedy = "look for markup that is nested very deeply, or import the tables alone"
+        remedy = "look for very deeply nested markup, or import only the tables"
         raise NoAnswerError(Diagnostic(Location(shown), Code.page_syntax, message, remedy)) from error
     problems += _reported(document, shown)
     for note in [*document.findall(nodes.system_message)]:
@@ -189,20 +189,20 @@ def read_tables(text: str, shown: str) -> tuple[list[TypedTable], list[Diagnosti
 
 
 def _reported(document: nodes.document, shown: str) -> Iterator[Diagnostic]:
-    """Yield what docutils reports about a page."""
+    """Yield the problems that docutils reports about a page."""
     for note in document.parse_messages + document.transform_messages:
         message = note[0].astext().rstrip(".") if len(note) else ""
         if note["level"] < 2 or message.startswith("Duplicate explicit target name"):
             continue  # links of the same text keep their own addresses
         severity, remedy = Severity.WARNING, "check the rows near it"
         if "table" in message.lower() and "target name" not in message:
-            severity, remedy = Severity.ERROR, "the table is not read; mend its markup"
+            severity, remedy = Severity.ERROR, "the table is not read; fix its markup"
         place = Location(shown, note.get("line") or 1)
         yield Diagnostic(place, Code.page_syntax, message, remedy, severity)
 
 
 def _table(node: nodes.Element) -> TypedTable:
-    """Return a table; one inside a cell is a table of its own."""
+    """Return a table, without the rows of tables inside its cells."""
     own = [row for row in node.findall(nodes.row) if row.parent.parent.parent is node]
     begin = node.line or min(filter(None, map(_line, own)), default=1)
     rows = [
@@ -229,7 +229,7 @@ def _cell(node: nodes.Node) -> Cell:
 
 
 class _Dispatcher(CustomReSTDispatcher):
-    """A dispatcher that has a directive and a role for every name."""
+    """A dispatcher with a directive and a role for every name."""
 
     def directive(self, directive_name: str, *context: Any) -> tuple[type[Directive], list[Any]]:
         found = _DIRECTIVES.get(directive_name.lower()) or super().directive(directive_name, *context)[0]
@@ -240,7 +240,7 @@ class _Dispatcher(CustomReSTDispatcher):
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know; its content is read."""
+    """A directive unknown to docutils; its content is read."""
 
     optional_arguments = 1
     final_argument_whitespace = True
@@ -254,7 +254,7 @@ class _Unknown(Directive):
 
 
 class _Skipped(_Unknown):
-    """A directive whose content is no text of the page, or that would open a file."""
+    """A directive that is skipped: its content is not text of the page, or it would open a file."""
 
     def run(self) -> list[nodes.Node]:
         return []
@@ -267,7 +267,7 @@ class _ListTable(_Unknown):
         ignored = (nodes.system_message, nodes.comment)
         lists = [node for node in super().run() if not isinstance(node, ignored)]
         if [type(node) for node in lists] != [nodes.bullet_list]:
-            raise self.error("The list-table holds something else than one list")
+            raise self.error("The list-table must contain exactly one list")
         body = nodes.tbody()
         for item in lists[0].children:
             cells = [
@@ -281,13 +281,13 @@ class _ListTable(_Unknown):
 
 
 class _CsvTable(CSVTable):
-    """A ``csv-table`` whose short rows stay short, and whose cells know their lines."""
+    """A ``csv-table`` that keeps short rows short and records the lines of cells."""
 
     def extend_short_rows_with_empty_cells(self, columns: int, parts: Any) -> None:
         """Leave the rows as they are."""
 
     def parse_csv_data_into_rows(self, csv_data: Any, dialect: Any, source: Any) -> tuple[list[Any], int]:
-        """Return what docutils returns, with the line of each row in its cells."""
+        """Return the rows as docutils does, with the line of each row in its cells."""
         reader = csv.reader((f"{line}\n" for line in csv_data), dialect=dialect)
         rows: list[list[Any]] = []
         begin = 0
@@ -300,19 +300,19 @@ class _CsvTable(CSVTable):
 
 
 class _Replace(Replace):
-    """A ``replace`` with short content: docutils copies it at each use, and substitutions in it multiply."""
+    """A ``replace`` with short content, since docutils copies it at each use and nested ones multiply."""
 
     def run(self) -> list[nodes.Node]:
         found = [*super().run()]
         inner = [node for one in found for node in one.findall()]
         if any(isinstance(node, nodes.substitution_reference) for node in inner):
-            raise self.error("A substitution in another one is not read; write its text out")
+            raise self.error("A substitution inside another one is not read; write its text instead")
         if len(inner) > _MOST_REPLACED:
-            raise self.error("A substitution with many links or marks is not read; write its text out")
+            raise self.error("A substitution with many links or marks is not read; write its text instead")
         return found
 
 
-#: Directives that are read in another way than by docutils; a role that a page defines would outlive it.
+#: Directives that docutils would read differently; ``role`` is skipped, as its roles would outlive the page.
 _DIRECTIVES: dict[str, type[Directive]] = {
     "list-table": _ListTable,
     "csv-table": _CsvTable,

@@ -1,4 +1,4 @@
-"""The recorded models and GPUs that paths of checkpoints and printed names mean."""
+"""Look up recorded models and GPUs by path or printed name."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 _CACHE = re.compile(r"models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-#: Folders that programs append to the name of a model.
+#: Folders that programs append to a model's name.
 _INSIDE = re.compile(r"(?:/(?:snapshots(?:/\w+)?|huggingface|hf|actor|global_step_\d+))+\Z")
 
-#: Billions of parameters in a name in small letters, and how alike a misspelling is.
+#: Billions of parameters in a lower-case name, and the least similarity of a misspelling.
 _SIZES = re.compile(r"(?<![a-z])\d+(?:\.\d+)?(?=b\b)")
 _ALIKE = 0.8
-#: A variable of a shell that the name of a model ends with.
+#: A shell variable at the end of a model's name.
 _VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*)(?::?[?=-][^}]*)?\}?[/\"']*\Z")
 
 _MAKERS = ("NVIDIA", "AMD", "Instinct", "Tesla")
 
 
 class NamedModel(NamedTuple):
-    """A model as the texts name it that are about one run.
+    """A model as named by the texts about one run.
 
     Attributes:
-        text: the first text that names a recorded checkpoint; else the first text; empty without one.
-        models: the recorded checkpoints that it can mean, one where it is clear.
-        is_open: only a running shell knows the text.
+        text: the first text that matches a recorded model, otherwise the first text; empty without one.
+        models: the recorded models that it may mean; one if it is unambiguous.
+        is_open: the text contains a variable whose value is unknown.
     """
 
     text: str = ""
@@ -44,47 +44,47 @@ class NamedModel(NamedTuple):
 
     @property
     def model(self) -> str | None:
-        """The recorded checkpoint; None where none or several are meant."""
+        """The recorded model; None if none or several match."""
         return self.models[0] if len(self.models) == 1 else None
 
     @property
     def is_hub_name(self) -> bool:
-        """True for a name of Hugging Face, ``owner/name``, that means no recorded checkpoint."""
+        """True for a Hugging Face name, ``owner/name``, that is not recorded."""
         return not self.models and _HUB.fullmatch(self.text) is not None
 
     def why_none(self, names: Iterable[str], how: str, forms: str = "") -> tuple[Code, str, str]:
-        """Return why no recorded checkpoint is meant: the code, the message and the remedy.
+        """Return why no recorded model matches: code, message and remedy.
 
         Args:
-            names: the recorded checkpoints.
-            how: how the user names one, ``with --model`` for example.
-            forms: what names one there.
+            names: the recorded models.
+            how: how the user gives a model, for example ``with --model``.
+            forms: possible forms of the model there.
         """
         shown = self.text[-80:]
         if self.models:
             message = f"the model {shown!r} may be any of {', '.join(self.models[:10])}"
-            return Code.unknown_model, message, f"say which {how}"
+            return Code.unknown_model, message, f"give its full name {how}"
         near = nearest_model(self.text, names)
-        remedy = f"did you mean {near}? Name it {how}{forms}" if near else f"name it {how}{forms}"
+        remedy = f"did you mean {near}? Give it {how}{forms}" if near else f"give it {how}{forms}"
         if self.is_hub_name:
-            return Code.unknown_model, f"no architecture is recorded for {shown!r}", remedy
+            return Code.unknown_model, f"unknown model {shown!r}", remedy
         if not self.text:
-            return Code.missing_key, "no model is named", remedy
+            return Code.missing_key, "no model given", remedy
         variable = _VARIABLE.search(self.text)
         if self.is_open and variable:
-            remedy = f"give the variable with --env {variable['name']}=…, or name the model {how}{forms}"
-            message = f"the model is {shown!r}, which the script alone does not decide"
+            remedy = f"set it with --env {variable['name']}=…, or give the model {how}{forms}"
+            message = f"the model {shown!r} contains a variable with an unknown value"
             return Code.unknown_model, message, remedy
-        return Code.unknown_model, f"no recorded model is called as the path {shown!r} ends", remedy
+        return Code.unknown_model, f"no recorded model matches the end of the path {shown!r}", remedy
 
 
 def model_of(registry: Registry[Architecture], *texts: object, left_open: str | None = None) -> NamedModel:
-    """Return the model that texts about one run name; the first that names a recorded one counts.
+    """Return the model named by texts about one run; the first recorded one counts.
 
     Args:
-        registry: the recorded checkpoints.
-        texts: what the user, a script or a log says; only text counts.
-        left_open: what a script says of which only a running shell knows all.
+        registry: the recorded models.
+        texts: values from the user, a script or a log; only strings count.
+        left_open: a value in a script that contains an unknown variable.
 
     >>> from ..cli.data import read_data
     >>> model_of(read_data([]).catalog.architectures, None, left_open="$HOME/models/Qwen3-8B").model
@@ -98,7 +98,7 @@ def model_of(registry: Registry[Architecture], *texts: object, left_open: str | 
 
 
 def recorded_models(path: str, names: Iterable[str]) -> list[str]:
-    """Return the recorded checkpoints that a path can mean: one of that name, or those that end like it.
+    """Return the recorded models that a path may mean: one with that name, or those with the same ending.
 
     >>> recorded_models("$HOME/models/qwen2.5-7b/", ["Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct"])
     ['Qwen/Qwen2.5-7B']
@@ -113,7 +113,7 @@ def recorded_models(path: str, names: Iterable[str]) -> list[str]:
 
 
 def nearest_model(path: str, names: Iterable[str]) -> str | None:
-    """Return the recorded checkpoint that the end of a path looks like a misspelling of, of the same size.
+    """Return the recorded model of the same size whose name is most similar to the end of a path.
 
     >>> nearest_model("/models/Qwen3-8", ["Qwen/Qwen3-8B"]), nearest_model("Qwen3.5-2B", ["Qwen/Qwen3.5-27B"])
     ('Qwen/Qwen3-8B', None)
@@ -129,7 +129,7 @@ def nearest_model(path: str, names: Iterable[str]) -> str | None:
 
 
 def _last_part(path: str) -> str:
-    """Return the name of a model at the end of a path.
+    """Return the model's name at the end of a path.
 
     >>> _last_part("/cache/models--Qwen--Qwen2.5-7B/snapshots/abc"), _last_part("${ROOT}/Qwen3-8B/")
     ('Qwen2.5-7B', 'Qwen3-8B')
@@ -143,7 +143,7 @@ def _last_part(path: str) -> str:
 def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
     """Return the short name of the recorded GPU that a text begins with.
 
-    Of a GPU that is sold with several sizes of memory, the name must say which.
+    If a GPU is sold with several memory sizes, the text must contain the size.
 
     >>> from ..cli.data import read_data
     >>> recorded_gpu("H100 80GB HBM3 On", read_data([]).catalog.gpus)
@@ -160,5 +160,5 @@ def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
 
 
 def _short_name(gpu: Gpu) -> str:
-    """Return the name of a GPU in rows: the shortest that has a letter."""
+    """Return the name of a GPU in rows: its shortest name with a letter."""
     return min((name for name in gpu.lookup_names if re.search(r"[A-Za-z]", name)), key=len)

@@ -1,7 +1,7 @@
-"""Remedies: what to change after a run ran out of memory, by the form of its message and by phase.
+"""Choose what to change after a run ran out of memory, by the form of its message and by phase.
 
-The same setting goes both ways: ``gpu_memory_utilization`` up where an engine finds no room for its KV cache,
-down where it fails later; offloading relieves the GPU and fills the host.
+Some settings work both ways. ``gpu_memory_utilization`` goes up if the engine has no room for its KV cache,
+and down if the run fails later. Offloading frees GPU memory and fills host memory.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _HOST = (
     smaller_batch,
 )
 STATES = (offload_optimizer, offload_parameters, offload_reference)
-#: What the text of a message asks for, whatever the phase.
+#: Moves that the form of a message calls for, in any phase.
 _BY_FORM: Mapping[str, tuple[Move, ...]] = {
     "no-room-for-cache": (raise_share, more_rollout_gpus, fewer_batched_tokens, eager),
     "sequence-too-long-for-cache": (shorter_model_length, raise_share, more_rollout_gpus),
@@ -85,7 +85,7 @@ _BY_FORM: Mapping[str, tuple[Move, ...]] = {
     "memory-saver": (lower_share, *STATES),
     "nccl": (lower_share,),
 }
-#: Functions of engines, by what fails in them at the start.
+#: Moves for the functions of engines that fail at the start.
 _BY_FRAME: tuple[tuple[str, tuple[Move, ...]], ...] = (
     (r"capture|cuda_?graph", (eager, lower_share)),
     (r"profile_run|determine_available_memory", (fewer_batched_tokens, fewer_sequences)),
@@ -109,21 +109,21 @@ _BY_PHASE: Mapping[str, tuple[Move, ...]] = {
     "host": _HOST,
     "unknown": (lower_share, smaller_update, offload_optimizer, offload_parameters),
 }
-#: Phases of the training process, in which an engine on the same GPUs sleeps.
+#: Phases of training, during which an engine on the same GPUs sleeps.
 _TRAINING = frozenset(_BY_PHASE) - {"startup", "rollout", "weight-sync", "checkpoint", "host", "unknown"}
-#: What a change saves of a phase at least to suffice, where nothing tells how much is needed: a share of it.
+#: Share of a phase that a change must save to suffice, if the amount needed is unknown.
 _NOTICEABLE = 0.1
-#: The most changes that are proposed.
+#: Maximum number of proposed changes.
 _MOST = 6
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A change, and what it leaves. Sizes are bytes per GPU; None without an estimate.
+    """A change and its effect.
 
     Attributes:
         remedy: the change.
-        after: the estimate with it.
+        after: the estimate with the change; None if there is none.
     """
 
     remedy: Remedy
@@ -131,10 +131,10 @@ class Advice:
 
 
 def advice(of: Situation, request: Request | None, registries: Registries) -> tuple[Advice, ...]:
-    """Return what to change, first what should be tried first.
+    """Return the changes to try, in order.
 
-    What the message calls for comes first. What lowers a phase of training is ordered by the estimate, if
-    there is one: what suffices, by its cost in time, and then what saves most.
+    Changes that the message calls for come first. If there is an estimate, it orders the changes that lower a
+    phase of training: first those that suffice, by cost in time, then the others by how much they save.
     """
     firm, rest = (_proposed(moves, of, registries) for moves in (_called_for(of), _of_phase(of)))
     found = [Advice(remedy, _after(remedy, request, registries)) for remedy in firm]
@@ -143,19 +143,19 @@ def advice(of: Situation, request: Request | None, registries: Registries) -> tu
         found += _ranked(choices, of.failure, of.estimate, request, registries)
     else:
         found += [Advice(remedy, _after(remedy, request, registries)) for remedy in rest]
-    if of.failure.phase == "host":  # what the GPU has no room for relieves the host last
+    if of.failure.phase == "host":  # changes that no longer fit on the GPU come last
         found.sort(key=lambda each: each.after is not None and each.after.verdict == "does-not-fit")
     return tuple(_without_repeats(found))[:_MOST]
 
 
 def _is_estimated(failure: Failure, found: Estimate) -> bool:
-    """Tell whether the estimate orders what helps: in phases of training, or where the phase is not known."""
+    """Return whether the estimate orders the changes: in phases of training and in an unknown phase."""
     phases = set(possible(failure))
     return phases == {"unknown"} or phases <= _TRAINING & {phase.name for phase in found.phases}
 
 
 def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]]:
-    """Return every setting that may save memory, each with its values from the mildest on."""
+    """Return the settings that may save memory, each with its values, mildest first."""
     texts = {key: remedy.text for remedy in rest for key in remedy.overrides}
     choices = []
     for relief in found.reliefs:
@@ -166,7 +166,7 @@ def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]
 
 
 def _proposed(moves: Iterable[Move], of: Situation, registries: Registries) -> list[Remedy]:
-    """Return the changes that moves propose, under the names that keys have in the run's version of verl."""
+    """Return the changes of the moves, with the key names of the run's version of verl."""
     found = []
     for remedy in filter(None, (move(of) for move in moves)):
         named = {registries.name_in(key, of.version): value for key, value in remedy.overrides.items()}
@@ -177,7 +177,7 @@ def _proposed(moves: Iterable[Move], of: Situation, registries: Registries) -> l
 
 
 def _called_for(of: Situation) -> Iterator[Move]:
-    """Yield what the form of the message, its figures and the function that failed call for."""
+    """Yield the moves for the form of the message, its figures and the function that failed."""
     failure = of.failure
     yield from _BY_FORM.get(failure.form, ())
     if possible(failure) == ("host",):
@@ -194,14 +194,14 @@ def _called_for(of: Situation) -> Iterator[Move]:
 
 
 def _of_phase(of: Situation) -> Iterator[Move]:
-    """Yield what relieves the phase; of several possible ones, what relieves each."""
+    """Yield the moves for the phase that failed, or for every possible one."""
     failure = of.failure
-    if failure.phase != "startup" or failure.form not in _BY_FORM:  # such a message says all
+    if failure.phase != "startup" or failure.form not in _BY_FORM:  # those moves are complete
         yield from (move for phase in possible(failure) for move in _BY_PHASE[phase])
 
 
 def possible(failure: Failure) -> tuple[str, ...]:
-    """Return the phase that failed; of an unknown one, those that are possible, if the log tells them."""
+    """Return the phase that failed, or the possible phases if it is unknown."""
     return failure.phases if failure.phase == "unknown" and failure.phases else (failure.phase,)
 
 
@@ -212,7 +212,7 @@ def _ranked(
     request: Request,
     registries: Registries,
 ) -> Iterator[Advice]:
-    """Yield what lowers the phase: what suffices, by cost and number of settings, then what saves most."""
+    """Yield changes that lower the phase: sufficient ones by cost and size, then the most effective."""
     size = size_in(before, failure)
     over = size - (before.capacity or size)
     needed = max((failure.tried or 0) - (failure.free or 0), over, _NOTICEABLE * size)
@@ -230,18 +230,18 @@ def _ranked(
 
 
 def _dearness(remedy: Remedy) -> int:
-    """Return the rank of a cost: what can change results comes after what costs little time."""
+    """Return the rank of a cost; changes that may affect results rank after those that cost little time."""
     return 2 if remedy.text == ROUNDS else {"none": 0, "little": 1, "much": 3}[remedy.cost]
 
 
 def size_in(found: Estimate, failure: Failure) -> float:
-    """Return the bytes of the largest phase that may have failed; the peak where the estimate has none."""
+    """Return the bytes of the largest phase that may have failed; the peak if the estimate has none."""
     sizes = [phase.total for phase in found.phases if phase.name in possible(failure)]
     return max(sizes, default=found.peak)
 
 
 def _after(remedy: Remedy, request: Request | None, registries: Registries) -> Estimate | None:
-    """Return the estimate with a change; None where there is none."""
+    """Return the estimate with a change; None if there is none."""
     if request is None or not remedy.overrides:
         return None
     after = attempt(request.having(remedy.overrides), registries)
@@ -249,7 +249,7 @@ def _after(remedy: Remedy, request: Request | None, registries: Registries) -> E
 
 
 def _without_repeats(found: Iterable[Advice]) -> Iterator[Advice]:
-    """Yield each change once, and of one setting only the first value."""
+    """Yield each change once, with only the first value of a setting."""
     seen: list[frozenset[str]] = []
     for each in found:
         keys = frozenset(each.remedy.overrides) or frozenset({each.remedy.text})

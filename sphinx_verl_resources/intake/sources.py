@@ -1,4 +1,4 @@
-"""The sources of a new run file (launch script, log, user input), and the recorded names that they mean."""
+"""The sources of a new run file: launch script, log and user input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .log import LogText
 
 
-#: Keys that name files, folders, accounts and machines, or that have a field of their own.
+#: Keys about files, folders, accounts and machines, and keys with their own field.
 _PRIVATE = re.compile(
     r"data\.(?:train|val|test)_files$|trainer\.(?:logger|project_name|experiment_name)$"
     r"|actor_rollout_ref\.model\.path$|(?:.*[._])?(?:path|paths|dir|dirs|file|files|folder|home)$"
@@ -28,22 +28,22 @@ _PRIVATE = re.compile(
     r"|(?:.*[._-])?(?:api_?key|access_?key|secret_?key|auth_?token|access_?token|token)$",
     re.IGNORECASE,
 )
-#: Values that do so under any key.
+#: Values about files, accounts and machines under any key.
 _PRIVATE_VALUE = re.compile(
     r"\A[~/\\]|\A[A-Za-z]:\\|\A\.{1,2}/|://|@\w|\$|(?<!\d)\d{1,3}(?:\.\d{1,3}){3}(?!\d)|\A(?:hf|sk|ghp)[_-]\w{16}"
     r"|(?:^|/)(?:home|root|mnt|data|users)/",
     re.IGNORECASE,
 )
-#: The limits of the schema.
+#: Limits of the schema.
 _KEY = re.compile(r"(?=.{1,200}\Z)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MAX_TEXT, _MAX_ITEMS = 500, 100
-#: What to do where script and log contradict each other.
+#: The remedy if script and log contradict each other.
 ONE_RUN = "give the script and the log of one run, or correct the file"
 
 
 @dataclass(frozen=True)
 class UserInput:
-    """The options of the user; they go before all that script and log say. None where they are to tell."""
+    """The user's options, which override script and log; None if not given."""
 
     id: str | None = None
     model: str | None = None
@@ -68,11 +68,11 @@ class Sources:
     """A script and a log of one run; either may be missing.
 
     Attributes:
-        script: the settings that the script passes.
-        text: the script.
+        script: the settings in the script.
+        text: the text of the script.
         shown: its name in messages.
         file: its path.
-        log: what the log says.
+        log: the contents of the log.
     """
 
     script: SettingsText = field(default_factory=lambda: SettingsText({}, {}))
@@ -83,47 +83,47 @@ class Sources:
 
     @cached_property
     def printed(self) -> Mapping[str, Any]:
-        """The configuration that the log prints."""
+        """The configuration in the log."""
         return self.log.settings if self.log else {}
 
     @cached_property
     def all(self) -> dict[str, Any]:
-        """Every setting that is known; what the script leaves open is as the log has it."""
+        """All known settings; the log supplies values that are unknown in the script."""
         return {**self.printed, **self.script.values}
 
     @cached_property
     def open(self) -> frozenset[str]:
-        """Keys with a value that neither script nor log tells."""
+        """Keys whose values neither script nor log gives."""
         return frozenset(self.script.unresolved.keys() - self.printed.keys())
 
     @cached_property
     def passed(self) -> dict[str, Any]:
-        """The settings that the script passes, in its order; where it leaves one open, the log's value."""
+        """The settings in the script, in its order; the log supplies values that are unknown in it."""
         return {key: self.all[key] for key in self.script.places if key in self.all}
 
     @property
     def has_defaults(self) -> bool:
-        """Tell whether unset options have verl's defaults, as in a script; a log may break off."""
+        """True if unset options have verl's defaults, as in a script; a log may be cut off."""
         return bool(self.script.values)
 
     def place(self, *keys: str) -> Location:
-        """Return the place of the first of the keys that the script sets; the script itself if none."""
+        """Return the place of the first key that the script sets; the script itself if there is none."""
         places = (self.script.places[key] for key in keys if key in self.script.places)
         return next(places, Location(self.shown, 1, 1) if self.shown else Location(""))
 
     def problems(self) -> list[Diagnostic]:
-        """Return the problems of both, without those of one that the other settles."""
+        """Return the problems of script and log, except for unknown values that the other one supplies."""
         settled = {key for key in self.script.unresolved if key in self.printed or is_private(key)}
         about_log = self.log.problems if self.log else ()
         return [*self.script.problems_besides(settled), *about_log, *self._differences()]
 
     def _differences(self) -> list[Diagnostic]:
-        """Return a warning for each setting that the script passes and the log prints otherwise."""
+        """Return a warning for each setting that differs between script and log."""
         return [
             warning(
                 self.place(key),
                 Code.log_differs,
-                f"{key} is {value!r} in the script and {self.printed[key]!r} in the log; the script counts",
+                f"{key} is {value!r} in the script but {self.printed[key]!r} in the log; the script is used",
                 ONE_RUN,
             )
             for key, value in self.script.values.items()
@@ -132,7 +132,7 @@ class Sources:
 
 
 def public_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings that a run file publishes, and the keys of those that are left out.
+    """Return the settings that a run file publishes, and the keys that are left out.
 
     >>> public_settings({"data.train_files": "~/a.parquet", "trainer.nnodes": 2, "trainer.logger": "wandb"})
     ({'trainer.nnodes': 2}, ['data.train_files', 'trainer.logger'])
@@ -142,14 +142,14 @@ def public_settings(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str
 
 
 def tells_of_a_machine(key: str, value: Any) -> bool:
-    """Tell whether a setting names a file, an account or a machine."""
+    """Return whether a setting is about a file, an account or a machine."""
     return is_private(key) or any(
         isinstance(item, str) and _PRIVATE_VALUE.search(item) for item in _items(value)
     )
 
 
 def is_private(key: str) -> bool:
-    """Tell whether a key is never published, or has a field of its own, whatever its value."""
+    """Return whether a key is never published, or has its own field."""
     return _PRIVATE.match(key) is not None
 
 
@@ -168,7 +168,7 @@ def _items(value: Any) -> tuple[Any, ...] | list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a run file can hold a value."""
+    """Return whether a run file may contain a value."""
     if isinstance(value, str):
         is_clean = len(value) <= _MAX_TEXT and value.isprintable() and value == value.strip()
         return is_clean and not value.startswith(TODO)
@@ -178,7 +178,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Tell whether two values mean the same; verl turns texts into numbers where it reads them."""
+    """Return whether two values mean the same; verl converts text to numbers."""
     if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):
         return len(one) == len(other) and all(map(_same, one, other))
     if one == other:

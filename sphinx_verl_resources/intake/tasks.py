@@ -1,4 +1,4 @@
-"""The task of a run: its algorithm, by verl's own name, and its variant."""
+"""Determine the task of a run: its algorithm by verl's name, and its variant."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from ..settings.result import SettingsText
 
-#: The keys that decide the algorithm, first the one that decides most.
+#: The keys that decide the algorithm.
 ESTIMATOR = "algorithm.adv_estimator"
 LOSS = f"{ACTOR}.policy_loss.loss_mode"
 DISTILLS = "distillation.enabled"
 _REWARDS = "distillation.distillation_loss.use_task_rewards"
 _MANAGERS = ("reward_model.reward_manager", "reward.reward_manager.name", "reward_manager.name")
-#: Estimators of the advantage whose algorithm has another name than they have
+#: Names of algorithms that differ from their advantage estimator
 #: (verl/trainer/ppo/core_algos.py and examples/*_trainer at 1dda039b9).
 _ESTIMATORS = {
     "gae": "PPO",
@@ -32,7 +32,7 @@ _ESTIMATORS = {
     "rloo_vectorized": "RLOO",
     "tir_optimal_token_baseline": "OTB (TIR)",
 }
-#: The algorithms of policy losses, which verl combines with GRPO's advantage.
+#: Algorithms by policy loss, which verl combines with GRPO's advantage.
 _LOSSES = {
     "cispo": "CISPO",
     "clip_cov": "Clip-Cov",
@@ -45,7 +45,7 @@ _LOSSES = {
     "kl_cov": "KL-Cov",
     "sapo": "SAPO",
 }
-#: Recipes whose own program decides the algorithm (recipe/ at v0.7.0).
+#: Recipes whose program decides the algorithm (recipe/ at v0.7.0).
 _RECIPES = {
     "dapo": "DAPO",
     "flowrl": "FlowRL",
@@ -54,24 +54,24 @@ _RECIPES = {
     "spin": "SPIN",
     "sppo": "SPPO",
 }
-#: Programs that run an algorithm in another way, and how the rows of their runs name them.
+#: Programs that run an algorithm in another way, with the suffix of the task.
 _VARIANTS = {"fully_async": " (fully async)", "one_step_off": " (one step off)"}
 
 
 def program_of(script: SettingsText) -> str:
-    """Return the module that a script starts and the configuration that it names, for ``task_of``."""
+    """Return a script's module and configuration name, for ``task_of``."""
     return f"{script.program.module if script.program else ''} {script.config_name or ''}"
 
 
 def task_of(
     settings: Mapping[str, Any], program: str = "", *, unknown: frozenset[str] = frozenset()
 ) -> str | None:
-    """Return the task of a run; None where what decides it is set to something that is not known.
+    """Return the task of a run; None if a setting that decides it is unknown.
 
     Args:
-        settings: by dotted key.
+        settings: settings by dotted key.
         program: the module that trains; see ``program_of``.
-        unknown: keys that are set to an unknown value.
+        unknown: keys with unknown values.
 
     >>> task_of({"algorithm.adv_estimator": "grpo", "actor_rollout_ref.model.lora_rank": 32})
     'GRPO-LoRA'
@@ -89,7 +89,7 @@ def task_of(
 
 
 def whole_task_of(settings: Mapping[str, Any], program: str = "") -> str | None:
-    """Return the task as ``task_of`` does, as if all parameters were trained.
+    """Return the task as ``task_of`` does, ignoring adapters.
 
     >>> whole_task_of({"algorithm.adv_estimator": "grpo", "trainer.v1.trainer_mode": "separate_async"})
     'GRPO (separate async)'
@@ -102,9 +102,9 @@ def whole_task_of(settings: Mapping[str, Any], program: str = "") -> str | None:
 
 
 def _algorithm_of(settings: Mapping[str, Any], program: str = "") -> str | None:
-    """Return the algorithm of a run; None where the estimator of the advantage has no name.
+    """Return the algorithm of a run; None if the name of the advantage estimator is invalid.
 
-    A recipe's own program decides first, then distillation, then the loss, then the advantage.
+    The recipe's program decides first, then distillation, then the loss, then the advantage.
 
     >>> grpo = {"algorithm.adv_estimator": "grpo"}
     >>> _algorithm_of({**grpo, "actor_rollout_ref.actor.policy_loss.loss_mode": "gspo"})
@@ -133,7 +133,7 @@ def _algorithm_of(settings: Mapping[str, Any], program: str = "") -> str | None:
 
 
 def _of_advantage(settings: Mapping[str, Any]) -> str | None:
-    """Return the algorithm of the advantage; None where its name is none."""
+    """Return the algorithm of the advantage estimator; None if its name is invalid."""
     estimator = str(settings.get(ESTIMATOR, "gae")).strip().lower()
     if not re.fullmatch(r"[a-z0-9_]{1,40}", estimator):
         return None
@@ -141,7 +141,7 @@ def _of_advantage(settings: Mapping[str, Any]) -> str | None:
 
 
 def _filters(settings: Mapping[str, Any]) -> bool:
-    """Tell whether a run samples as DAPO does, or shapes rewards with its manager."""
+    """Return whether a run uses DAPO's group filtering or reward manager."""
     if settings.get("algorithm.filter_groups.enable") is True:
         return True
     return "dapo" in {settings.get(key) for key in _MANAGERS}

@@ -1,4 +1,4 @@
-"""The least that any extension does to make these tables late: nodes, in a post-transform, from JSON."""
+"""A minimal extension that makes these tables late: nodes from JSON, in a post-transform."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADINGS = ("Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "L
 
 
 class bare_rows(nodes.General, nodes.Element):  # noqa: N801
-    """Stands for the rows of the file named in it."""
+    """A placeholder for the rows of a file."""
 
 
 class BareRows(SphinxDirective):

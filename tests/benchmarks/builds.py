@@ -1,4 +1,4 @@
-"""Builds, each in a process of its own, and what they took."""
+"""Run builds in separate processes and measure them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Build:
-    """What one build took.
+    """The cost of one build.
 
     Attributes:
         clock: seconds from the start of the process to its end.
-        processor: seconds that processors worked for it and the processes it started.
-        peak_mib: the most memory that the process held at a time.
+        processor: processor time in seconds, including child processes.
+        peak_mib: peak memory of the process.
     """
 
     clock: float
@@ -30,11 +30,11 @@ class Build:
 
 
 def build(project: Path, bytecode: Path, *options: str, builder: str = "html", fresh: bool = True) -> Build:
-    """Run Sphinx; a fresh build begins with an empty output folder."""
+    """Run Sphinx; a fresh build starts with an empty output folder."""
     output = project / "_build" / builder
     if fresh:
         shutil.rmtree(project / "_build", ignore_errors=True)
-    # As an installed package has it: without byte code a build would compile the extension each time.
+    # Compile as pip does on installation; otherwise every build would compile the extension.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(bytecode)
     arguments = ["-q", "-W", *options, "-b", builder, "-d", str(project / "_build" / "doctrees")]
@@ -46,11 +46,11 @@ def build(project: Path, bytecode: Path, *options: str, builder: str = "html", f
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed")
-    # Linux counts kibibytes, macOS bytes.
+    # Linux reports kibibytes, macOS bytes.
     peak_mib = usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     return Build(clock, usage.ru_utime + usage.ru_stime, peak_mib)
 
 
 def kept_mib(project: Path) -> float:
-    """What a build leaves on disk for the next one: doctrees and environment."""
+    """Return the size of the files that a build keeps for the next one: doctrees and environment."""
     return sum(path.stat().st_size for path in (project / "_build" / "doctrees").rglob("*")) / 2**20

@@ -1,8 +1,8 @@
-"""How fast the tables are beside other ways to the same tables. Run by ``make benchmark``.
+"""Compare the speed of the tables with other ways to make the same tables. Run by ``make benchmark``.
 
-Every figure is that of whole ``sphinx-build`` processes, the fastest of several where they are short. They
-take turns on one machine, and the ratios between them are what counts. Writes docs/benchmarks.json,
-which the documentation shows, and prints the same tables.
+Each figure is for a whole ``sphinx-build`` process; of several short ones, the fastest counts. Processes take
+turns on one machine, and the ratios between them matter. Writes docs/benchmarks.json, which the documentation
+shows, and prints the same tables.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def measure(*, quick: bool) -> list[dict[str, str | int | float]]:
-    """All comparisons, with a line of progress for each figure."""
+    """Run all comparisons, with a line of progress for each figure."""
     records = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for index, peer in enumerate(PEERS):  # compiles what each imports
+        for index, peer in enumerate(PEERS):  # compiles the modules that each imports
             build(write_project(folder / f"first-{index}", peer, 12, 12), folder / "bytecode")
         figures = (
             *(full_builds.measure(folder, quick=quick), rebuilds.measure(folder)),
@@ -44,7 +44,7 @@ def measure(*, quick: bool) -> list[dict[str, str | int | float]]:
 
 
 def main() -> None:
-    """Measure, write and print."""
+    """Measure, write and print the figures."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def show(path: Path) -> None:
-    """Print what the documentation shows of the figures."""
+    """Print the figures as the documentation shows them."""
     sys.path.insert(0, str(DOCS / "_ext"))
     from benchmark_report import Report
 

@@ -1,4 +1,4 @@
-"""What all projects of a comparison show: the same rows, of nine columns with one link each."""
+"""The content of all projects in a comparison: the same rows, with nine columns and one link each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 HEADINGS = ("Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor")
 REF = "2239fd0ff7210c80ad63e20581924d1f66167429"
-#: Where one text of a row is changed, to see what is built again.
+#: The text of a row that is changed before a rebuild.
 BEFORE, AFTER = "Somebody", "Another one"
 
 RUN_FILE = """\
@@ -34,8 +34,8 @@ class Row:
     """One run.
 
     Attributes:
-        number: among all rows of the project.
-        page: the page that shows it; pages tell their rows by the task.
+        number: its number among all rows of the project.
+        page: number of the page that shows it; pages select their rows by task.
     """
 
     number: int
@@ -43,39 +43,39 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What tells it from all other rows."""
+        """Its unique name."""
         return f"run-{self.number:05}"
 
     @property
     def task(self) -> str:
-        """The same for all rows of a page."""
+        """Its task, which is the same for all rows of a page."""
         return f"GRPO-{self.page}"
 
     @property
     def gpus(self) -> int:
-        """Differs from row to row, as in real data."""
+        """Its GPUs, which vary from row to row as in real data."""
         return self.number % 64 + 1
 
     @property
     def address(self) -> str:
-        """Where the link leads."""
+        """The address of its link."""
         return f"https://github.com/verl-project/verl/blob/{REF}/examples/tuning/7b/{self.name}.sh"
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The cells."""
+        """The texts of its cells."""
         link = f"{self.name}.sh"
         resource = f"{self.gpus}*H100"
         return "MIN", "Qwen2.5-7B-Instruct", self.task, resource, "16", "fsdp", "vllm0.8.3", link, BEFORE
 
     @property
     def file(self) -> str:
-        """The same as a run file."""
+        """The text of its run file."""
         return RUN_FILE.format(name=self.name, task=self.task, gpus=self.gpus, ref=REF, contributor=BEFORE)
 
 
 def rows_of_pages(count: int, per_page: int) -> dict[str, list[Row]]:
-    """``count`` rows by page."""
+    """Return ``count`` rows by page."""
     starts = range(0, count, per_page)
     return {
         f"page-{index}": [

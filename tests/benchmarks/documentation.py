@@ -1,4 +1,4 @@
-"""A documentation of the size of verl's, without tables of ours and with them on four of its pages."""
+"""Documentation of the size of verl's, without our tables and with them on four pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGES, REPEAT = 150, 3
-#: What verl's documentation switches on, see its docs/conf.py.
+#: Extensions of verl's documentation, from its docs/conf.py.
 CONF = """\
 extensions = [
     "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.autosectionlabel",
@@ -25,14 +25,14 @@ html_theme = "sphinx_rtd_theme"
 suppress_warnings = ["autosectionlabel.*"]
 """
 CONF_OF_OURS = 'extensions += ["sphinx_verl_resources"]\n'
-#: What the pages show that use the extension.
+#: The content of the pages that use the extension.
 USES = (
     ".. verl-runs::",
     ".. verl-memory:: 8B\n\n.. verl-memory-summary::",
     ".. verl-memory::\n   :run: qwen2-5-7b-grpo-lora-1xh100",
     ".. verl-requirements::",
 )
-#: Of 14 lines; the pages of verl's documentation have some 150 lines on average.
+#: A section of 14 lines; the pages of verl's documentation have about 150 lines on average.
 SECTION = """\
 Section {number} of page {page}
 ---------------------------
@@ -51,7 +51,7 @@ about the trainer, the rollout and the way that weights take between them.
 
 
 def write_documentation(folder: Path, *, ours: bool) -> Path:
-    """A project with or without what is in ``USES``."""
+    """Write a project with or without the content of ``USES``."""
     folder.mkdir(parents=True)
     (folder / "conf.py").write_text(CONF + (CONF_OF_OURS if ours else ""), "utf-8")
     names = [f"page-{index}" for index in range(PAGES)]
@@ -66,7 +66,7 @@ def write_documentation(folder: Path, *, ours: bool) -> Path:
 
 
 def measure(folder: Path) -> Iterator[Measurement]:
-    """Both, with HTML in one process."""
+    """Measure both projects, with HTML in one process."""
     projects = {
         name: write_documentation(folder / name, ours=ours)
         for name, ours in {NOTHING.name: False, OURS.name: True}.items()

@@ -1,4 +1,4 @@
-"""How fast estimates are, on one core. Run by ``make benchmark``; every figure is the best of several."""
+"""Measure the speed of estimates on one core. Run by ``make benchmark``; each figure is the best of several."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEGATRON = {
     f"{A}.megatron.tensor_model_parallel_size": 4,
     f"{A}.megatron.pipeline_model_parallel_size": 2,
 }
-#: What is estimated, and how many a second there are to be at least.
+#: The estimates, with the minimum number per second.
 RUNS = (
     ("7B, GRPO, FSDP", "Qwen/Qwen2.5-7B", GRPO, "5,000"),
     ("7B, GRPO with a reference", "Qwen/Qwen2.5-7B", {**GRPO, f"{A}.use_kl_loss": True}, "5,000"),
@@ -45,7 +45,7 @@ RUNS = (
 
 
 def fastest(action: Callable[[], object], times: int, repeat: int) -> float:
-    """Seconds of one call: the best of several loops over it."""
+    """Return the seconds of one call, the best of several loops."""
     best = float("inf")
     for _ in range(repeat):
         start = time.perf_counter()
@@ -56,7 +56,7 @@ def fastest(action: Callable[[], object], times: int, repeat: int) -> float:
 
 
 def recorded_cases(registries: Registries) -> list[Case]:
-    """The recorded cases that can be estimated."""
+    """Return the recorded cases that can be estimated."""
     found = []
     for entry in read_data([]).cases.by_id.values():
         try:
@@ -68,7 +68,7 @@ def recorded_cases(registries: Registries) -> list[Case]:
 
 
 def command_line(count: int, repeat: int) -> float:
-    """Seconds of ``verl-resources estimate`` on some cases, start-up included."""
+    """Return the seconds of ``verl-resources estimate`` on some cases, including start-up."""
     case = {"model": "Qwen/Qwen2.5-7B", "gpus": {"count": 8, "type": "H100"}, "config": dict(GRPO)}
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "cases.yaml"
@@ -79,7 +79,7 @@ def command_line(count: int, repeat: int) -> float:
 
 
 def traced(start: str) -> float:
-    """Seconds that the quickest trace took, of those whose names begin so."""
+    """Return the seconds of the fastest trace whose name has this prefix."""
     path = Path(__file__).resolve().parent.parent / "oracle" / "traces.json"
     cases = json.loads(path.read_text("utf-8"))["cases"]
     return min(case["seconds"] for case in cases if case["id"].startswith(start))

@@ -1,4 +1,4 @@
-"""Whole builds, by number of rows, pages and processes."""
+"""Measure whole builds by number of rows, pages and processes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROWS_PER_PAGE = 50
-#: Builds per figure, by the number of rows.
+#: Number of builds per figure, by number of rows.
 REPEAT = {100: 7, 1_000: 3, 10_000: 1}
 
 
 def measure(folder: Path, *, quick: bool) -> Iterator[Measurement]:
-    """All rows on one page, then on pages of 50, then these in two processes."""
+    """Measure all rows on one page, on pages of 50, and on pages of 50 with two processes."""
     for runs, repeat in REPEAT.items():
         if quick and runs > 1_000:
             continue
         pages = -(-runs // ROWS_PER_PAGE)
         yield from _compare(folder, runs, 1, 1, repeat)
         yield from _compare(folder, runs, pages, 1, repeat)
-        # Sphinx reads up to five pages in one process, whatever it is allowed.
+        # Sphinx reads up to five pages in one process, even if more are allowed.
         if pages > 5:
             yield from _compare(folder, runs, pages, 2, repeat)
 

@@ -1,4 +1,4 @@
-"""What a comparison ran on."""
+"""Describe the machine of a comparison."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 
-#: What takes part, as pip calls it.
+#: The packages in the comparison, by their names in pip.
 PACKAGES = (
     "sphinx", "docutils", "sphinx-verl-resources", "sphinx-needs", "sphinxcontrib-datatemplates",
 )  # fmt: skip
 
 
 def describe() -> dict[str, str]:
-    """The machine, the versions and the day; nothing that names a person or a place."""
+    """Return the machine, the versions and the date, without names of persons or places."""
     return {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "processor": _processor(),
@@ -27,7 +27,7 @@ def describe() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The model, where the system tells it."""
+    """Return the model of the processor, if the system gives it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text("utf-8").splitlines() if info.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""One figure of a comparison with what it is about; builds take turns, and the fastest of each counts."""
+"""Measure builds for a comparison; they take turns, and the fastest of each kind counts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one build took.
+    """The cost of one build.
 
     Attributes:
-        what: which comparison.
-        peer: which way of making the tables.
-        seconds: of the fastest build. Those of the processor where one process builds, for others on the
-            machine hardly change them; by the clock where several do, for it is what they save.
-        runs: rows in the project.
-        pages: over which they are spread.
-        jobs: processes.
-        peak_mib: the most memory held at a time.
-        kept_mib: doctrees and environment on disk.
+        what: the comparison.
+        peer: the way of making the tables.
+        seconds: time of the fastest build. With one process it is processor time, which other programs hardly
+            affect. With several processes it is wall-clock time, which they reduce.
+        runs: number of rows in the project.
+        pages: number of pages with these rows.
+        jobs: number of processes.
+        peak_mib: peak memory.
+        kept_mib: size of doctrees and environment on disk.
     """
 
     what: str
@@ -37,7 +37,7 @@ class Measurement:
     kept_mib: float = 0.0
 
     def record(self) -> dict[str, str | int | float]:
-        """Plain values, rounded to what the figures are worth."""
+        """Return plain values, rounded to the precision of the figures."""
         values = asdict(self)
         return {
             name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()
@@ -45,7 +45,7 @@ class Measurement:
 
 
 def fastest(builds: Mapping[str, Callable[[], Build]], repeat: int, jobs: int = 1) -> dict[str, Build]:
-    """The fastest build of each; they take turns, so that whatever slows the machine hits all alike."""
+    """Return the fastest build of each kind; they take turns, so that other load affects all equally."""
     best: dict[str, Build] = {}
     for _ in range(repeat):
         for name, run in builds.items():
@@ -56,5 +56,5 @@ def fastest(builds: Mapping[str, Callable[[], Build]], repeat: int, jobs: int = 
 
 
 def seconds(build: Build, jobs: int = 1) -> float:
-    """What counts of a build, see ``Measurement``."""
+    """Return the seconds of a build that count; see ``Measurement``."""
     return build.clock if jobs > 1 else build.processor

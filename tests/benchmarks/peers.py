@@ -1,4 +1,4 @@
-"""The ways to the same tables: each with its conf.py, its pages, and the files that hold the rows."""
+"""Ways of making the same tables, each with its conf.py, its pages, and its files with rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Peer:
-    """One way.
+    """A way of making the tables.
 
     Attributes:
-        name: in the tables of figures.
-        conf: what it needs in conf.py.
-        write: writes the data of a page into the project, and returns the text of the page.
-        source: the file, with ``{page}`` and ``{row}``, that somebody edits to change a row.
+        name: its name in the tables of figures.
+        conf: its lines of conf.py.
+        write: function that writes the data of a page into the project and returns the text of the page.
+        source: the file to edit to change a row, with ``{page}`` and ``{row}``.
     """
 
     name: str
@@ -39,7 +39,7 @@ def _no_table(folder: Path, page: str, rows: Sequence[Row]) -> str:
 
 
 def _typed(row: Row) -> list[str]:
-    """The cells as somebody types them."""
+    """Return the cells as written by hand."""
     texts = [text.replace("*", "\\*") for text in row.texts]
     texts[HEADINGS.index("Link")] = f"`{row.texts[HEADINGS.index('Link')]} <{row.address}>`__"
     return texts

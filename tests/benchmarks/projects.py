@@ -1,4 +1,4 @@
-"""Sphinx projects that are written for a comparison."""
+"""Write Sphinx projects for a comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def write_project(folder: Path, peer: Peer, runs: int, per_page: int) -> Path:
-    """A project whose pages show ``runs`` rows in the way of ``peer``."""
+    """Write a project whose pages show ``runs`` rows, made as ``peer`` does."""
     folder.mkdir(parents=True)
     (folder / "conf.py").write_text(f"extensions = []\n{peer.conf}", "utf-8")
     pages = rows_of_pages(runs, per_page)

@@ -1,4 +1,4 @@
-"""Builds after a build: nothing has changed, a file has a new time stamp, a row has changed."""
+"""Measure rebuilds without a change, with a new time stamp of a file, and with a changed row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNS, PER_PAGE, REPEAT = 1_000, 50, 3
 
 
 def measure(folder: Path) -> Iterator[Measurement]:
-    """1,000 rows on pages of 50, one file of which is touched or changed before each build."""
+    """Measure 1,000 rows on pages of 50, and touch or change one file before each build."""
     projects = {peer.name: write_project(folder / peer.name, peer, RUNS, PER_PAGE) for peer in PEERS}
     sources = {peer.name: _source(projects[peer.name], peer) for peer in PEERS}
     bytecode = folder / "bytecode"
@@ -41,7 +41,7 @@ def measure(folder: Path) -> Iterator[Measurement]:
 
 
 def _source(project: Path, peer: Peer) -> Path:
-    """The file that holds the first row."""
+    """Return the file that contains the first row."""
     row = Row(0, "page-0")
     return project / peer.source.format(page=row.page, row=row.name)
 
@@ -52,16 +52,16 @@ def _again(prepare: Callable[[Path], None], source: Path, project: Path, bytecod
 
 
 def _leave(source: Path) -> None:
-    """Nothing happens."""
+    """Change nothing."""
 
 
 def _touch(source: Path) -> None:
-    """As a fresh checkout does."""
+    """Update the time stamp of the file, as a fresh checkout does."""
     source.touch()
 
 
 def _change(source: Path) -> None:
-    """To and fro, so that there is a change before every build."""
+    """Change a text back and forth, so that every build has a change."""
     text = source.read_text("utf-8")
     old, new = (BEFORE, AFTER) if BEFORE in text else (AFTER, BEFORE)
     source.write_text(text.replace(old, new) if old in text else f"{text}\n.. {old}\n", "utf-8")

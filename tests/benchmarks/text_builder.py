@@ -1,4 +1,4 @@
-"""Plain text, for which Sphinx's own tables take time that grows with the square of the rows."""
+"""Measure plain text, for which the time of Sphinx's own tables grows with the square of the rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPEAT = {250: 3, 500: 3, 1_000: 2, 2_000: 1}
 
 
 def measure(folder: Path) -> Iterator[Measurement]:
-    """One page with all rows."""
+    """Measure one page with all rows."""
     for runs, repeat in REPEAT.items():
         projects = {
             peer.name: write_project(folder / peer.name, peer, runs, runs)

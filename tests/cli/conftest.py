@@ -1,4 +1,4 @@
-"""Runs of ``verl-resources estimate``, for the tests of its two kinds of questions."""
+"""Fixtures that run ``verl-resources estimate`` and ``plan``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sphinx_verl_resources.cli import main
 
 @pytest.fixture
 def estimate(tmp_path, monkeypatch, capsys):
-    """Runs the command on a file of the cases given, or on arguments; returns exit code, output and errors."""
+    """Return a function that runs ``estimate`` on cases or arguments; it returns exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
@@ -31,7 +31,7 @@ def estimate(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def answers(estimate):
-    """The same with JSON, which is read."""
+    """Return a function that runs ``estimate`` with JSON and parses the output."""
 
     def run(*arguments):
         code, out, err = estimate(*arguments, "--format", "json")
@@ -42,7 +42,7 @@ def answers(estimate):
 
 @pytest.fixture
 def plan(tmp_path, monkeypatch, capsys):
-    """Runs the command on a line; returns exit code, output and errors."""
+    """Return a function that runs ``plan`` on a line; it returns exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
 
     def run(line, *words):
@@ -54,7 +54,7 @@ def plan(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def planned(plan):
-    """The same with JSON, which is read."""
+    """Return a function that runs ``plan`` with JSON and parses the output."""
 
     def run(line, *words):
         code, out, err = plan(line, *words, "--format", "json")

@@ -1,4 +1,4 @@
-"""``verl-resources backtest``: cases beside their observations, the summary, and the record."""
+"""``verl-resources backtest``: cases compared with observations, the summary, and the record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def case(name, outcome="measured", gib=None, **changes):
 
 @pytest.fixture
 def backtest(tmp_path, monkeypatch, capsys):
-    """Runs the command on a file of the cases given; returns exit code, output and errors."""
+    """Return a function that runs the command on cases; it returns exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
 
     def run(cases, *words):
@@ -45,7 +45,7 @@ def backtest(tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def scored(backtest):
-    """The same with JSON, which is read."""
+    """Return a function that runs the command with JSON and parses the output."""
 
     def run(cases, *words):
         code, out, err = backtest(cases, *words, "--format", "json")
@@ -143,8 +143,8 @@ def test_broken_cases_and_cases_without_an_estimate(scored, backtest):
     assert err.startswith("cases.yaml:")
     assert "measured.gib: expected a number" in err
     out = backtest(cases)[1]
-    assert "No estimate of c: no architecture is recorded for 'none/such'." in out
-    # What nobody can estimate and nobody scores is no problem.
+    assert "No estimate of c: unknown model 'none/such'." in out
+    # An unscored case without an estimate is not an error.
     assert scored([case("c", outcome="fits", model="none/such", not_scored="No name.")])[0] == 0
 
 

@@ -1,4 +1,4 @@
-"""``check --fix`` replaces the text that it has read, and nothing that somebody else has written since."""
+"""``check --fix`` replaces only the text that it has read, and no later edits."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from sphinx_verl_resources.cli import files, main
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: A run that --fix repairs, and an edit of it meanwhile.
+#: A run that --fix repairs, and a simultaneous edit of it.
 BROKEN = "id: z\nsize: 7B\n"
 EDIT = BROKEN + "tag: MIN\n"
 OLD, NEW = "qwen2-5-7b-grpo-2xh100", "qwen2-5-7b-grpo-4xh100"
 
 
 def save(path: Path, text: str) -> None:
-    """Save as most editors do: under another name first."""
+    """Save a file as most editors do, under another name first."""
     written = path.with_name(f".{path.name}.swp")
     written.write_text(text)
     written.replace(path)
 
 
 def before(monkeypatch, owner, name: str, action, *, at: int = 1) -> None:
-    """Do something at one of the calls of a function, just before it."""
+    """Do something just before one of the calls of a function."""
     function, calls = getattr(owner, name), []
 
     def call(*arguments, **options):
@@ -58,7 +58,7 @@ def test_an_edit_meanwhile_stays(data, monkeypatch, capsys, owner, name, edit):
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "--fix", "data"]) == (1 if edit else 0)
     assert capsys.readouterr().err.startswith(
-        "data/runs/a.yaml:1:1: not repaired: somebody else has just changed it; run the command again\n"
+        "data/runs/a.yaml:1:1: not repaired: the file has just been changed by another program; run the command again\n"
     )
     assert [item.read_text() for item in path.parent.iterdir()] == ([edit] if edit else [])
 
@@ -75,7 +75,7 @@ def test_a_file_that_became_a_link_is_left_and_others_are_repaired(data, monkeyp
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "--fix", "data"]) == 1
     assert capsys.readouterr().err.startswith(
-        "data/runs/a.yaml:1:1: not repaired: somebody else has just changed it; run the command again\n"
+        "data/runs/a.yaml:1:1: not repaired: the file has just been changed by another program; run the command again\n"
     )
     assert (path.read_text(), other.read_text()[:6]) == ("mine", "id: b\n")
 
@@ -87,13 +87,16 @@ def test_an_edit_of_a_file_that_refers_to_a_renamed_run(data, monkeypatch, capsy
     before(monkeypatch, files, "_exchange", lambda: save(other, texts[1] + "# mine\n"))
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "--fix", "data"]) == 2
-    assert f"runs/{OLD}.yaml: not renamed: somebody else has just changed it" in capsys.readouterr().err
+    assert (
+        f"runs/{OLD}.yaml: not renamed: the file has just been changed by another program"
+        in capsys.readouterr().err
+    )
     assert (run.read_text(), other.read_text()) == (texts[0], texts[1] + "# mine\n")
     assert not (data.path / f"runs/{NEW}.yaml").exists()
 
 
 def test_an_edit_of_a_run_that_is_renamed(data, monkeypatch, capsys):
-    """What refers to it is as it was, too."""
+    """References to it are unchanged, too."""
     run = data.good_run(OLD, gpus={"count": 4, "type": "H100"})
     other = data.good_run("b", notes=[{"code": "compare", "text": f"See {OLD}."}])
     texts = run.read_text(), other.read_text()
@@ -140,7 +143,7 @@ print(fixed, left)
 
 @pytest.mark.slow
 def test_an_editor_that_saves_all_the_time_loses_nothing(tmp_path):
-    """Two processes repair the file at once. After each save, the file is that edit, or that edit repaired."""
+    """Two processes repair the file at once. After each save, the file is that edit, repaired or not."""
     path, stop = tmp_path / "a.yaml", tmp_path / "stop"
     save(path, "id: z\n")
     fixers = [
@@ -154,7 +157,7 @@ def test_an_editor_that_saves_all_the_time_loses_nothing(tmp_path):
         save(path, f"id: z\nsize: {number}\n")
         time.sleep(random.uniform(0, 0.002))
         edit, repair = (f"id: {name}\nsize: {number}\n" for name in "za")
-        for _ in range(1000):  # an edit is away for the moment in which a process gives it back
+        for _ in range(1000):  # an edit is missing for a moment while a process restores it
             text = path.read_text()
             if text in (edit, repair):
                 break

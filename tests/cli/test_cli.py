@@ -63,7 +63,7 @@ def test_names_that_break_lines_are_printed_on_one(tmp_path, monkeypatch, capsys
         assert main([*command, "a\nb"]) == 2
         assert capsys.readouterr().err.splitlines() == [
             f"verl-resources: a\\nb: no such {'file or ' if command == ['check'] else ''}directory"
-            f"{'' if command == ['check'] else '; name a data directory, the one that holds runs/'}"
+            f"{'' if command == ['check'] else '; give a data directory, which contains runs/'}"
         ]
 
 
@@ -72,14 +72,17 @@ def test_a_file_is_no_directory(data, monkeypatch, capsys):
     monkeypatch.chdir(data.path)
     for command in (["table", "runs/a.yaml"], ["schema", "--output", "runs/a.yaml"]):
         assert main(command) == 2
-        assert "verl-resources: runs/a.yaml: is no directory; name a " in capsys.readouterr().err
+        assert "verl-resources: runs/a.yaml: not a directory; give " in capsys.readouterr().err
 
 
 def test_an_empty_name_of_a_checkout(data, monkeypatch, capsys):
     data.good_run("a")
     monkeypatch.chdir(data.path)
     assert main(["check", "--repo", ""]) == 2
-    assert capsys.readouterr().err == "verl-resources: --repo is empty; it names a git checkout of verl\n"
+    assert (
+        capsys.readouterr().err
+        == "verl-resources: --repo is empty; give the path of a git checkout of verl\n"
+    )
 
 
 def test_options_before_a_command(capsys):
@@ -113,7 +116,7 @@ def test_check_one_file_or_folder(data, monkeypatch, capsys):
 def test_check_of_a_directory_without_data(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["check", str(tmp_path / "empty")]) == 2
-    assert "holds no data" in capsys.readouterr().err
+    assert "contains no data" in capsys.readouterr().err
 
 
 def test_check_without_a_directory(tmp_path, monkeypatch, capsys):
@@ -122,7 +125,7 @@ def test_check_without_a_directory(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == "verl-resources: nowhere: no such file or directory\n"
     assert main(["table", "nowhere"]) == 2
     assert capsys.readouterr().err == (
-        "verl-resources: nowhere: no such directory; name a data directory, the one that holds runs/\n"
+        "verl-resources: nowhere: no such directory; give a data directory, which contains runs/\n"
     )
     assert main(["check"]) == 0
     assert capsys.readouterr().out.startswith("sphinx_verl_resources/data: ")
@@ -161,7 +164,7 @@ def test_table(data, monkeypatch, capsys, form):
         assert "Resource" in out
 
 
-#: What reStructuredText would take for markup.
+#: Text that reStructuredText would read as markup.
 TEXTS = [
     "a_b*c`d|", "x \\ y", ".. include:: /etc/hostname", "`x <javascript:alert(1)>`__", "- x", "1. x", "(a) x", "x::",
     ":field: x", "===", "|x|", ">>> x", "--flag x", "\\", "__ x", "# x", "a) x", "* x", "<script>alert(1)</script>",

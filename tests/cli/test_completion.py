@@ -11,7 +11,7 @@ import pytest
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.main import SHELLS, build_parser, path_kind
 
-#: Calls the function that bash calls, with the words typed so far; prints what it offers.
+#: Calls bash's completion function with the words typed so far, and prints the completions.
 ASK = """\
 source "$1"; shift
 COMP_WORDS=(verl-resources "$@"); COMP_CWORD=$#
@@ -23,7 +23,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 @pytest.fixture
 def script(tmp_path, capsys, needs):
-    """A function that writes the script for a shell."""
+    """Return a function that writes the script for a shell."""
     needs("shtab")
 
     def write(shell):
@@ -39,7 +39,7 @@ def script(tmp_path, capsys, needs):
 
 @pytest.fixture
 def offered(script, tmp_path):
-    """A function: what bash offers after some words."""
+    """Return a function that returns bash's completions after some words."""
     path = script("bash")
 
     def ask(*words):
@@ -104,7 +104,7 @@ def test_zsh_reads_its_script(script):
 
 
 def test_every_path_is_completed():
-    """Whatever names a file is recognised by its metavar; a new option cannot be forgotten."""
+    """Every argument that is a path is recognised by its metavar, so no new option is forgotten."""
     for name, parser in build_parser()[1].items():
         for action in parser._actions:
             words = f"{action.dest} {action.metavar}".lower()

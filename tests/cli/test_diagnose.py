@@ -1,4 +1,4 @@
-"""``verl-resources diagnose``: output, JSON, exit codes, and what the user adds to a log."""
+"""``verl-resources diagnose``: output, JSON, exit codes, and the user's additions to a log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIELDS = [
 
 @pytest.fixture
 def diagnose(tmp_path, monkeypatch, capsys):
-    """Runs the command on a log; returns exit code, output and errors."""
+    """Return a function that runs the command on a log; it returns exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
 
     def run(log, *words):
@@ -54,7 +54,7 @@ def test_a_log_alone(diagnose):
     assert figures == "The message has no figures."
     assert heading == "What to change, in this order:"
     assert change.lstrip().startswith(f"1. {SHARE}=0.6; ")
-    assert "Not in the log: the configuration; the model; the number of GPUs; the GPU;" in out
+    assert "Not in the log: the configuration; the model; the number of GPUs; the GPU's type; " in out
 
 
 def test_what_the_user_adds(diagnose, tmp_path):
@@ -90,7 +90,7 @@ def test_a_model_by_the_end_of_the_path_in_the_script(diagnose, tmp_path):
         found = json.loads(out)
         assert (found["model"], "the model" in found["missing"]) == (model, model is None)
         assert found["gpus"] == {"count": 12 if model else None, "type": "H100"}
-        assert ("$HOME is set nowhere" in err) == (model is None)
+        assert ("the script does not set $HOME" in err) == (model is None)
 
 
 OUT = (
@@ -113,7 +113,7 @@ def test_only_what_is_missing_is_asked_for(diagnose):
 
 def test_another_gpu_than_that_of_the_message(diagnose):
     words = ("qwen2.5-7b", "actor_rollout_ref.actor.use_dynamic_bsz=True", "--gpus")
-    assert "A100-40GB has 39.5 GiB. Name the" in diagnose(OUT, *words, "8xA100-40GB")[1]
+    assert "A100-40GB has 39.5 GiB. Check the" in diagnose(OUT, *words, "8xA100-40GB")[1]
     assert "Name the" not in diagnose(OUT, *words, "8xH100")[1]
 
 
@@ -150,7 +150,7 @@ def test_a_log_without_a_failure(diagnose):
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(("one/model", "other/model"), "name one model"), (("--gpus", "8xH1000"), "H1000"),
+    [(("one/model", "other/model"), "give one model"), (("--gpus", "8xH1000"), "H1000"),
      (("qwen2.5-7q",), "qwen2.5-7q"), (("--script", "none.sh"), "none.sh")],
 )  # fmt: skip
 def test_questions_that_cannot_be_asked(diagnose, words, message):

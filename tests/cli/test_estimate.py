@@ -1,4 +1,4 @@
-"""``verl-resources estimate`` of a run of one's own: forms of the question, scripts, and bad questions."""
+"""``verl-resources estimate`` with settings: forms of the question, scripts, and invalid questions."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_files_that_are_not_there(estimate):
     assert estimate("none.yaml") == (2, "", "verl-resources: none.yaml: no such file or directory\n")
     assert estimate("a=b")[::2] == (
         2,
-        "ERROR: no model is named; name it before the settings, qwen2.5-7b for example, or the path of its "
+        "ERROR: no model given; give it before the settings, such as qwen2.5-7b or the path of its "
         "config.json [verl.missing_key]\n",
     )
     assert estimate(".")[0] == 2
     assert estimate("a\0b")[0] == 2
     assert estimate()[2] == (
-        "verl-resources: name a model, a launch script with --script, a file of cases or a run file\n"
+        "verl-resources: give a model, a launch script with --script, a file of cases or a run file\n"
     )
 
 
@@ -45,7 +45,7 @@ def test_files_that_are_not_there(estimate):
 def test_files_and_questions_do_not_mix(estimate, words):
     code, out, err = estimate("cases.yaml", *words)
     assert (code, out) == (2, "")
-    assert "cases.yaml holds its own models, GPUs and settings; leave out " in err
+    assert "cases.yaml contains its own models, GPUs and settings; leave out " in err
 
 
 def test_the_first_lines(estimate):
@@ -99,7 +99,7 @@ def test_of_a_version_of_verl(answers):
     words = (*OWN, "algorithm.adv_estimator=grpo")
     newest, old = (answers(*words, "--verl-version", version)[1][0] for version in ("0.9", "v0.4.0"))
     assert newest == answers(*words)[1][0]
-    # vLLM once ran in the training process, whose counter includes its pool.
+    # vLLM once ran in the training process, so the counter includes its pool.
     assert old["logged_max_allocated_gib"] > newest["logged_max_allocated_gib"]
 
 
@@ -123,7 +123,7 @@ def test_of_a_launch_script(answers, tmp_path):
     assert found["id"] == "Qwen/Qwen2.5-7B"
     assert [line.split(": ")[0:2] for line in err] == [["run.sh:8:5", "ERROR"], ["run.sh:6:5", "WARNING"]]
     assert "expected a number above 0 and up to 1, got 7" in err[0]
-    assert "the value of data.train_batch_size is not known" in err[1]
+    assert "the value of data.train_batch_size is unknown" in err[1]
     mended = ("data.train_batch_size=64", f"{ROLLOUT}.gpu_memory_utilization=0.25")
     code, (found,), err = answers("--script", "run.sh", "--gpus", "H100", *mended)
     assert err == []
@@ -148,10 +148,10 @@ def test_a_model_by_the_end_of_its_path(answers, tmp_path, path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/models/Qwen2.5-7", "no recorded model is called as the path '/models/Qwen2.5-7' ends; did you mean Qwen/Qwen2.5-7B? Name it before the settings, "),
-        ("$WHERE", "the model is '$WHERE', which the script alone does not decide; give the variable with --env WHERE=…, or name the model before "),
-        ("someone/own-13B", "no architecture is recorded for 'someone/own-13B'; name it before the settings, qwen2.5-7b for "),
-        ("/m/GPT-OSS-20B-bf16", "the model '/m/GPT-OSS-20B-bf16' may be any of lmsys/gpt-oss-20b-bf16, unsloth/gpt-oss-20b-BF16; say which before "),
+        ("/models/Qwen2.5-7", "no recorded model matches the end of the path '/models/Qwen2.5-7'; did you mean Qwen/Qwen2.5-7B? Give it before the settings, "),
+        ("$WHERE", "the model '$WHERE' contains a variable with an unknown value; set it with --env WHERE=…, or give the model before "),
+        ("someone/own-13B", "unknown model 'someone/own-13B'; give it before the settings, such as "),
+        ("/m/GPT-OSS-20B-bf16", "the model '/m/GPT-OSS-20B-bf16' may be any of lmsys/gpt-oss-20b-bf16, unsloth/gpt-oss-20b-BF16; give its full name before "),
     ],
 )  # fmt: skip
 def test_a_model_path_that_is_none_of_the_known_names(answers, tmp_path, path, message):
@@ -211,9 +211,9 @@ def test_a_config_json_with_errors(answers, tmp_path, text, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("Qwen/Qwen2.5-7", "--gpus", "8*H100"), "model: no architecture is recorded for 'Qwen/Qwen2.5-7'; the nearest are Qwen/Qwen2.5-7B, "),
-        (("Qwen/Qwen2.5-7B", "--gpus", "8*H1000"), "no GPU is recorded as 'H1000'; did you mean 'H100"),
-        (("--gpus", "8*H100"), "no model is named; name it before the settings, qwen2.5-7b for example, "),
+        (("Qwen/Qwen2.5-7", "--gpus", "8*H100"), "model: unknown model 'Qwen/Qwen2.5-7'; the nearest are Qwen/Qwen2.5-7B, "),
+        (("Qwen/Qwen2.5-7B", "--gpus", "8*H1000"), "unknown GPU 'H1000'; did you mean 'H100"),
+        (("--gpus", "8*H100"), "no model given; give it before the settings, such as qwen2.5-7b "),
     ],
 )  # fmt: skip
 def test_a_run_that_cannot_be_asked_for(answers, words, message):
@@ -229,21 +229,21 @@ def test_settings_that_are_none(answers):
     code, (found,), err = answers(*OWN, f"{ROLLOUT}.tensor_model_parallel_size=3")
     assert code == 2
     assert err == [
-        "ERROR: actor_rollout_ref.rollout.tensor_model_parallel_size: it is 3, which does not divide "
+        "ERROR: actor_rollout_ref.rollout.tensor_model_parallel_size: 3 does not divide "
         "the 8 GPUs; choose a divisor [verl.wrong_value]",
     ]
     assert "does not divide" in found["error"]
 
 
 def test_words_that_are_no_settings_leave_no_estimate(answers):
-    """Without them it would answer another question."""
+    """Without them, the command would answer another question."""
     code, (found,), err = answers(*OWN, "other")
     assert code == 2
     assert err == [
-        "ERROR: 'Qwen/Qwen2.5-7B' and 'other' are named; name one model; settings are key=value, such as "
+        "ERROR: two models given, 'Qwen/Qwen2.5-7B' and 'other'; give one model; settings are key=value, such as "
         "data.train_batch_size=256 [verl.wrong_value]",
     ]
-    assert "name one model" in found["error"]
+    assert "give one model" in found["error"]
 
 
 @pytest.mark.parametrize("option", ["--script", "--settings"])
@@ -286,7 +286,7 @@ def test_numbers_of_gpus_are_read_as_on_pages(answers):
 def test_a_version_that_is_none(estimate, capsys):
     with pytest.raises(SystemExit):
         estimate(*OWN, "--verl-version", "newest")
-    assert "'newest' is no version, such as 0.7.1" in capsys.readouterr().err
+    assert "expected a version such as 0.7.1, got 'newest'" in capsys.readouterr().err
 
 
 def test_files_that_hold_no_text(estimate, tmp_path):
@@ -298,7 +298,7 @@ def test_files_that_hold_no_text(estimate, tmp_path):
     )
     assert estimate(*OWN, "--settings", "long.yaml")[::2] == (
         2,
-        "verl-resources: long.yaml: larger than 1 MiB, and not read\n",
+        "verl-resources: long.yaml: larger than 1 MiB; not read\n",
     )
     assert estimate(*OWN, "--config", "none.json")[::2] == (
         2,
@@ -314,7 +314,7 @@ def test_registries_of_ones_own(answers, data):
     assert found["capacity_gib"] < 95000 / 1024
     assert code == 0
     assert not [line for line in err if "ERROR" in line]
-    # ./data is found without being named.
+    # ./data is the default.
     assert answers("Qwen/Qwen2.5-7B", "--gpus", "8*Z9")[1] == [found]
     data.write("gpus.yaml", "gpus:\n- {name: Z9, vendor: nobody}\n")
     code, _, err = answers("Qwen/Qwen2.5-7B", "--gpus", "8*H100")
@@ -346,7 +346,7 @@ def test_what_is_not_read_is_not_assumed(answers, tmp_path):
     (tmp_path / "run.sh").write_text(SCRIPT.replace("=7 ", "=0.3 data.max_response_length=$LONG "), "utf-8")
     code, (found,), _ = answers("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64")
     assert (code, found["verdict"], found["peak_gib"]) == (0, "unknown", None)
-    assert found["undecided"] == ["data.max_response_length: its value is not known"]
+    assert found["undecided"] == ["data.max_response_length: its value is unknown"]
     assert found["assumed"] == ["prompts up to 512 tokens", "verl v0.9.0"]
     assert answers("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64", "--strict")[0] == 1
     words = ("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64", "--response", "512")

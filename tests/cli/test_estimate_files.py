@@ -1,4 +1,4 @@
-"""``verl-resources estimate`` of cases and run files: what is printed, and every kind of bad file."""
+"""``verl-resources estimate`` of cases and run files: output, and every kind of invalid file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GPUS = {"count": 8, "type": "H100"}
 
 def case(name="a", **changes):
     fields = {"id": name, "model": "Qwen/Qwen2.5-7B", "gpus": GPUS, "config": CONFIG, **changes}
-    # Through JSON, since YAML would write what is there twice as an alias.
+    # Through JSON, since YAML would write repeated objects as aliases.
     return json.loads(json.dumps({key: value for key, value in fields.items() if value is not None}))
 
 
@@ -98,15 +98,13 @@ def test_a_gpu_that_nobody_knows_leaves_the_verdict_open(answers):
     assert code == 0
     assert (found["fits"], found["verdict"], found["capacity_gib"]) == (None, "unknown", None)
     (line,) = err
-    assert line.startswith(
-        "cases.yaml:5:11: WARNING: gpus: no GPU is recorded as 'H10O'; did you mean 'H100'?"
-    )
+    assert line.startswith("cases.yaml:5:11: WARNING: gpus: unknown GPU 'H10O'; did you mean 'H100'?")
 
 
 @pytest.mark.parametrize(
     ("changes", "place", "message"),
     [
-        ({"model": "Qwen/Qwen2.5-7"}, "2:10", "model: no architecture is recorded for 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'?"),
+        ({"model": "Qwen/Qwen2.5-7"}, "2:10", "model: unknown model 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'?"),
         ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 1.5}}, "7:55", "gpu_memory_utilization: expected a number above 0 and up to 1, got 1.5"),
         ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 0}}, "7:55", "gpu_memory_utilization: expected a number above 0 and up to 1, got 0"),
         ({"config": {f"{ROLLOUT}.tensor_model_parallel_size": 3}}, "7:59", "does not divide the 8 GPUs"),
@@ -114,7 +112,7 @@ def test_a_gpu_that_nobody_knows_leaves_the_verdict_open(answers):
         ({"config": {f"{ACTOR}.ulysses_sequence_parallel_size": 16}}, "7:61", "does not divide the 8 GPUs"),
         ({"config": {"data.train_batch_size": "many"}}, "7:28", "data.train_batch_size: expected a whole number, got 'many'"),
         ({"config": {"actor_rollout_ref.model.enable_gradient_checkpointing": 3}}, "7:60", "expected true or false, got 3"),
-        ({"config": {f"{ACTOR}.strategy": "fsdp3"}}, "7:39", "'fsdp3' is not a value of it; did you mean 'fsdp"),
+        ({"config": {f"{ACTOR}.strategy": "fsdp3"}}, "7:39", "unknown value 'fsdp3'; did you mean 'fsdp"),
         ({"config": {f"{ACTOR}.strategy": "megatron", f"{ACTOR}.megatron.tensor_model_parallel_size": 5}}, "8:66", "does not divide the 8 GPUs"),
     ],
 )  # fmt: skip
@@ -133,9 +131,9 @@ def test_errors_of_a_case_at_their_places(answers, changes, place, message):
     ("config", "place", "message"),
     [
         ({f"{ROLLOUT}.gpu_memory_utilisation": 0.4}, "7:5", "did you mean 'actor_rollout_ref.rollout.gpu_memory_utilization'? [verl.unknown_key]"),
-        ({f"{ACTOR}.ppo_mini_batch_size": 8, f"{ACTOR}.ppo_micro_batch_size_per_gpu": 64}, "8:59", "a micro-batch of 64 sequences is larger than the mini-batch of a GPU"),
-        ({"actor_rollout_ref.model.lora_rank": 0, "actor_rollout_ref.model.target_modules": "all-linear"}, "8:45", "the LoRA rank is 0, so that no adapter is made"),
-        ({"+actor_rollout_ref.model.target_modules": ["q_proj"]}, "8:5", "the LoRA rank is 0, so that no adapter is made"),
+        ({f"{ACTOR}.ppo_mini_batch_size": 8, f"{ACTOR}.ppo_micro_batch_size_per_gpu": 64}, "8:59", "the micro-batch of 64 sequences is larger than a GPU's mini-batch of "),
+        ({"actor_rollout_ref.model.lora_rank": 0, "actor_rollout_ref.model.target_modules": "all-linear"}, "8:45", "the LoRA rank is 0: there are no adapters"),
+        ({"+actor_rollout_ref.model.target_modules": ["q_proj"]}, "8:5", "the LoRA rank is 0: there are no adapters"),
     ],
 )  # fmt: skip
 def test_warnings_of_a_case_at_their_places(answers, config, place, message):
@@ -171,8 +169,8 @@ def test_a_plain_training_case(answers):
     assert found["logged_max_allocated_gib"] > 0
     assert found["host_ram_gib_per_node"] is None
     assert [line.split(": ERROR: ")[0] for line in err] == ["cases.yaml:16:5", "cases.yaml:17:22"]
-    assert "training needs sequence_length" in bad["error"]
-    assert "'int3' is not a data type that is known" in bad["error"]
+    assert "sequence_length is required" in bad["error"]
+    assert "unknown data type 'int3'" in bad["error"]
 
 
 @pytest.mark.parametrize(
@@ -213,11 +211,11 @@ def test_a_folder_called_data_that_holds_none(estimate, tmp_path):
     assert estimate([case()])[0] == 0
     code, out, err = estimate([case()], "--data", "data")
     assert (code, out) == (2, "")
-    assert err.startswith("verl-resources: data: holds no data")
+    assert err.startswith("verl-resources: data: contains no data")
 
 
 def test_another_process_prints_the_same_and_imports_nothing_heavy(estimate, tmp_path):
-    """Neither the order of sets nor what is imported already has a say in what is printed."""
+    """The output depends neither on the order of sets nor on modules that are already imported."""
     cases = [case(), case("b", gpus={"count": 1, "type": "T4"})]
     _, here, _ = estimate(cases, "--format", "json")
     assert len(json.loads(here)) == 2
@@ -324,7 +322,7 @@ def test_every_recorded_case_has_a_result(answers, root):
 
 
 def test_a_run_file(estimate, tmp_path, make_good_run_text):
-    """The same as the page shows, with problems at the places of the file."""
+    """The result is the same as on the page, with problems at their places in the file."""
     settings = {"data.train_batch_size": 64, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 1}
     (tmp_path / "a.yaml").write_text(make_good_run_text(settings=settings), "utf-8")
     code, out, err = estimate("a.yaml", "--format", "json")
@@ -345,11 +343,11 @@ def test_a_run_file(estimate, tmp_path, make_good_run_text):
 
 
 def test_a_run_file_without_settings(estimate, tmp_path, make_good_run_text):
-    """It has no estimate, as on the page, and not that of verl's defaults."""
+    """It has no estimate, as on the page, rather than one with verl's defaults."""
     (tmp_path / "a.yaml").write_text(make_good_run_text(settings={}), "utf-8")
     code, out, err = estimate("a.yaml", "--format", "json")
     (found,) = json.loads(out)
-    reason = "the run 'a' records no settings to estimate from; add them to its file"
+    reason = "the run 'a' has no recorded settings; add them to its file"
     assert (code, found["id"], found["peak_gib"]) == (1, "a", None)
     assert found["error"].startswith(reason)
     assert err.startswith("a.yaml:")

@@ -1,4 +1,4 @@
-"""``verl-resources plan`` without a model or without GPUs: what fits, and the fewest GPUs."""
+"""``verl-resources plan`` without a model or without GPUs: models that fit, and the fewest GPUs."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def test_where_nothing_fits(plan):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "neither a model nor a GPU is named; name a model, qwen2.5-7b for example, or GPUs"),
-        ("--count 8", "neither a model nor a GPU is named"),
-        ("qwen2.5-7b --count 8", "8 GPUs named, but not of which kind; write --gpus 8xH100 for example"),
-        ("--gpus 8xH10", "no GPU is recorded as 'H10'; did you mean 'H100'?"),
+        ("", "no model and no GPU given; give a model such as qwen2.5-7b, or GPUs"),
+        ("--count 8", "no model and no GPU given"),
+        ("qwen2.5-7b --count 8", "8 GPUs given, but not their type; write --gpus 8xH100 for example"),
+        ("--gpus 8xH10", "unknown GPU 'H10'; did you mean 'H100'?"),
     ],
 )
 def test_questions_without_an_answer(planned, line, message):

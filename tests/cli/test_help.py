@@ -1,4 +1,4 @@
-"""Every help text: what it says is so, and its examples do what they say."""
+"""Every help text is true, and its examples work."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ PAGE = """\
      - \\
      - Jane Doe
 """
-#: The run of the page.
+#: The run on the page.
 TYPED = {"model": "Qwen/Qwen2.5-7B", "max_batch": 64, "contributor": {"name": "Jane Doe"}}
-#: What the page does not show, and an estimate needs.
+#: Fields that an estimate needs and the page does not show.
 SETTINGS = {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4}
 AUTHOR = ("-c", "user.name=n", "-c", "user.email=e")
 QWEN = {
@@ -82,7 +82,7 @@ QWEN = {
 
 @pytest.fixture
 def scratch(tmp_path, monkeypatch, make_good_run_text):
-    """A folder with every file that an example names, beside a checkout of verl."""
+    """Return a folder with the files of the examples, next to a checkout of verl."""
     for words in (
         ["init", "-q", "verl"],
         ["-C", "verl", *AUTHOR, "commit", "-q", "--allow-empty", "-m", "Begin"],
@@ -111,7 +111,7 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
 
 @pytest.mark.parametrize(("name", "command"), EXAMPLES)
 def test_examples(scratch, capsys, needs, name, command):
-    """Each example runs as it is written, in a folder with the files that it names."""
+    """Each example runs as written, in a folder with its files."""
     if name == "completion":
         needs("shtab")
     line, _, target = command.partition(" > ")
@@ -122,7 +122,7 @@ def test_examples(scratch, capsys, needs, name, command):
     code = main(words[1:])
     out, err = capsys.readouterr()
     assert code == 0, err
-    # What nothing sets is told, and does not keep an example from its answer.
+    # Unknown settings are reported and do not prevent the answer.
     assert " ERROR: " not in err
     new = {path for path in scratch.rglob("*") if path.is_file()} - before
     assert out or new or code
@@ -155,7 +155,7 @@ def test_every_option_is_explained(command):
 
 
 def test_same_things_have_the_same_names():
-    """An option that several commands have takes the same kind of value in each."""
+    """An option that several commands share takes the same kind of value in each."""
     found: dict[str, set[str]] = {}
     for name, parser in build_parser()[1].items():
         for action in parser._actions:

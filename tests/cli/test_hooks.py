@@ -1,4 +1,4 @@
-"""Other repositories: the hook as pre-commit calls it, the workflow, and the helper for their tests."""
+"""Use in other repositories: the hook as pre-commit calls it, the workflow, and the helper for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import yaml
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.testing import assert_data
 
-#: What pre-commit demands of a hook, and the other keys that it knows.
+#: Keys that pre-commit requires of a hook, and the other keys that it knows.
 DEMANDED = {"id", "name", "entry", "language"}
 KNOWN = DEMANDED | {
     "description", "files", "exclude", "types", "types_or", "exclude_types", "always_run", "fail_fast", "verbose",
@@ -30,14 +30,14 @@ COMMANDS = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os
 
 @pytest.fixture
 def hook(root):
-    """The only hook."""
+    """Return the only hook."""
     (found,) = yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text("utf-8"))
     return found
 
 
 @pytest.fixture
 def repository(tmp_path, make_good_run_text):
-    """A repository with a good run under docs/data, committed."""
+    """Return a repository with a committed, valid run under docs/data."""
     place = tmp_path / "repository"
     (place / "docs/data/runs").mkdir(parents=True)
     (place / "docs/data/runs/a.yaml").write_text(make_good_run_text(id="a"), "utf-8")
@@ -53,7 +53,7 @@ def git(place, *words):
 
 
 def run_hook(place, hook, config):
-    """What pre-commit does with the files that are staged; None where the hook has nothing to do."""
+    """Run the hook on the staged files as pre-commit does; return None if it has nothing to do."""
     staged = git(place, "diff", "--staged", "--name-only", "--no-ext-diff", "--diff-filter=ACMRTUXB").split()
     files = [name for name in staged if re.search(hook.get("files", ""), name)]
     if not files and not hook.get("always_run"):
@@ -89,7 +89,7 @@ def test_the_hook_has_what_is_demanded(hook):
         ("docs/data/config_keys.yaml", True),
         ("docs/data/analysis.yaml", True),
         ("docs/data/accuracy.yaml", True),
-        ("docs/data/runs/a.yml", True),  # which is never read, and the check says so
+        ("docs/data/runs/a.yml", True),  # never read; the check reports it
         ("docs/index.rst", False),
         ("mygpus.yaml", False),
         ("docs/data/runs/deep/a.yaml", False),
@@ -121,7 +121,7 @@ def test_the_hook_in_a_repository(hook, repository, root, make_good_run_text):
 
 
 def test_the_hook_sees_what_a_registry_does_to_other_files(hook, repository, make_good_run_text):
-    """Files that are not part of the commit count too, or rules about the whole would be blind."""
+    """Files outside the commit count too, so that rules about all data work."""
     (repository / "docs/data/runs/a.yaml").write_text(
         make_good_run_text(gpus={"count": 1, "type": "Z1"}), "utf-8"
     )
@@ -173,7 +173,7 @@ def test_the_hook_repairs_where_it_is_asked_to(root, repository, hook, make_good
     git(repository, "add", ".")
     result = run_hook(repository, hook, {"hooks": [{"args": args[1].split(", ")}]})
     assert result.returncode == 0
-    assert result.stderr == "docs/data/runs/a.yaml:2: repaired: id 'b' made 'a', as the file is called\n"
+    assert result.stderr == "docs/data/runs/a.yaml:2: repaired: id 'b' changed to 'a', the file name\n"
     assert path.read_text("utf-8") == make_good_run_text(id="a")
 
 

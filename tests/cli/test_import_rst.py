@@ -1,4 +1,4 @@
-"""``import-rst`` as a command: what it writes and where, what is in its way, and what it is told."""
+"""``import-rst`` as a command: the files that it writes, existing files, and its options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODEL = "Qwen2-14B=Qwen/Qwen2.5-Coder-14B-Instruct"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    """A folder with a page of three rows, one of them of a model that has to be named."""
+    """Return a folder with a page of three rows, one of which needs ``--model``."""
     lines = []
     for size, rows in (("7B", ROWS[::2]), ("14B", ROWS[1:2])):
         lines += [size, "~~~", "", ".. list-table::", ""]
@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def imported(folder, capsys):
-    """A function: the command on the page; its exit code, output and what it said."""
+    """Return a function that runs the command on the page; it returns exit code, output and messages."""
 
     def run(*options: str, output: str = "data") -> tuple[int, str, str]:
         code = main(["import-rst", "page.rst", "--output", output, *options])
@@ -63,7 +63,7 @@ def test_a_folder_that_is_not_there_is_made(folder, imported):
     assert (code, sorted(written(folder))) == (1, NAMES)
     assert out.splitlines()[-1] == "page.rst: 3 rows, 3 run files written, 1 error, 0 warnings"
     assert err.count("\n") == 1
-    assert "there is no checkpoint called 'Qwen2-14B'" in err
+    assert "unknown model 'Qwen2-14B'" in err
     assert imported("--check")[1].startswith("page.rst: 3 rows, data: 2 runs, 1 difference, 2 errors")
 
 
@@ -91,7 +91,7 @@ def test_nothing_is_written_where_one_of_several_is_in_the_way(folder, imported)
     code, out, err = imported()
     assert (code, out, written(folder)) == (2, "", {NAMES[1]: "mine"})
     assert err == (
-        f"verl-resources: nothing was written; in the way: data/runs/{NAMES[1]}; --force replaces run files\n"
+        f"verl-resources: nothing was written; already exists: data/runs/{NAMES[1]}; --force replaces run files\n"
     )
     assert imported("--force")[0] == 1
     whole = written(folder)
@@ -105,7 +105,7 @@ def test_a_directory_in_the_way_is_not_replaced(folder, imported):
     (folder / "data/runs" / NAMES[2]).mkdir(parents=True)
     code, _, err = imported("--force")
     assert (code, written(folder)) == (2, {})
-    assert f"nothing was written; in the way: data/runs/{NAMES[2]}" in err
+    assert f"nothing was written; already exists: data/runs/{NAMES[2]}" in err
 
 
 @pytest.mark.parametrize("name", ["file", "file/data"])
@@ -173,8 +173,8 @@ def test_files_of_rows_whose_checkpoint_was_not_known_before_are_named(folder, i
     code, _, err = imported("--model", MODEL)
     assert code == 1
     assert err.splitlines() == [
-        f"data/runs/{NAMES[0]}:1:1: ERROR: 'model' is TODO, and no row of the page is imported under this name; "
-        "delete this file if its row is imported under another name now [verl.todo]"
+        f"data/runs/{NAMES[0]}:1:1: ERROR: 'model' is TODO, and no row of the page has this id; "
+        "delete this file if its row now has another id [verl.todo]"
     ]
     assert f"{FULL_ID}.yaml" in written(folder)
     (folder / "data/runs" / NAMES[0]).unlink()
@@ -183,10 +183,10 @@ def test_files_of_rows_whose_checkpoint_was_not_known_before_are_named(folder, i
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    (("--ref", "main"), "--ref: 'main' is neither a commit nor a release, which stay what they are"),
-    (("--ref", "x y"), "--ref: 'x y' is neither a commit nor a release, which stay what they are"),
+    (("--ref", "main"), "--ref: 'main' is neither a commit nor a release; give one of these"),
+    (("--ref", "x y"), "--ref: 'x y' is neither a commit nor a release; give one of these"),
     (("--model", "Qwen2-14B=Qwen/Qwen2.5-Codr-14B-Instruct"),
-     "--model: there is no checkpoint 'Qwen/Qwen2.5-Codr-14B-Instruct'; did you mean "
+     "--model: unknown model 'Qwen/Qwen2.5-Codr-14B-Instruct'; did you mean "
      "'Qwen/Qwen2.5-Coder-14B-Instruct'? If not, add it to architectures.yaml first"),
     (("--model", "Qwen2-14B"), "--model: expected LABEL=CHECKPOINT, as in Qwen2-70B=Qwen/Qwen2-72B-Instruct"),
 ])  # fmt: skip
@@ -198,7 +198,7 @@ def test_options_that_cannot_be_meant(folder, imported, options, said):
 def test_without_a_folder_nothing_is_written_or_compared(folder, capsys):
     for options in ((), ("--check",)):
         assert main(["import-rst", "page.rst", *options]) == 2
-        assert "name the data directory with --output DIR" in capsys.readouterr().err
+        assert "give the data directory with --output DIR" in capsys.readouterr().err
     (folder / "data").mkdir()  # without data
     assert main(["import-rst", "page.rst", "--dry-run", "--format", "json"]) == 1
     result = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""Files that are written by a process that is killed meanwhile: the old one, the new one, or none."""
+"""A killed process leaves a file that is old, new or absent, but never partial."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 import pytest
 
 SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
-#: A process that forks two at a time, each of which runs a command again and again until it is killed. What
-#: the commands need is loaded before, so that most of their time is reading and writing.
+#: A process that forks two processes at a time, which each repeat a command until they are killed. Modules are
+#: imported before the fork, so that most of the time is spent reading and writing.
 WRITER = """
 import contextlib, io, os, random, signal, sys, time
 from sphinx_verl_resources.cli import main
@@ -53,14 +53,14 @@ for index in range(0, len(names), 2):
     if sys.stdin.readline() != "go\\n":
         break
 """
-#: Each pair at the same time.
+#: Each pair runs at the same time.
 PAIRS = [("fix", "fix"), ("new", "new"), ("fix", "new"), ("create", "create"), ("new", "create")]
 KILLS = 200
 
 
 @pytest.mark.slow
 def test_commands_killed_at_any_moment(data):
-    """After each pair of kills, every data file is one that a command or the editor wrote whole."""
+    """After each pair of kills, every data file is complete, as a command or the editor wrote it."""
     folder = data.path.parent
     (folder / "run.sh").write_text(SCRIPT)
     names = [name for pair in PAIRS * (KILLS // 10) for name in pair]
@@ -92,7 +92,7 @@ def test_commands_killed_at_any_moment(data):
 
 
 def is_whole(stem: str, text: str) -> bool:
-    """Return whether a file is one that was written to its end, before or after it was repaired."""
+    """Return whether a file is complete, repaired or not."""
     if stem.startswith("r"):
         end = f"\nsize: 7B  # {stem[1:]}\n" + "# long\n" * 200
         return text in (f"id: z{end}", f"id: {stem}{end}")
@@ -122,7 +122,7 @@ for argument in sys.argv[1:]:
         os._exit(0)
     print(os.WTERMSIG(os.waitpid(child, 0)[1]))
 """
-#: Where the process ends, what the file held before, and what it holds then.
+#: The place where the process ends, and the file's content before and after.
 POINTS = [
     ("write", None, None), ("fsync", None, None), ("link", None, None), ("unlink", None, "new" * 1000),
     ("write", "old", "old"), ("fsync", "old", "old"), ("replace", "old", "old"),

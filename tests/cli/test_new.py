@@ -1,4 +1,4 @@
-"""``verl-resources new``: what is written, what is said, and what is refused."""
+"""``verl-resources new``: the file, the messages, and the errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATH = "runs/qwen2-5-7b-grpo-2xh100.yaml"
 
 @pytest.fixture
 def here(data, root, monkeypatch):
-    """A folder with the example's script and log beside an empty data directory."""
+    """Return a folder with the example's script and log next to an empty data directory."""
     for name in ("run.sh", "run.log"):
         shutil.copy(root / "docs" / "examples" / name, data.path.parent)
     monkeypatch.chdir(data.path.parent)
@@ -34,7 +34,7 @@ def here(data, root, monkeypatch):
 
 
 def names(folder):
-    """What a folder holds."""
+    """Return the names of the files in a folder."""
     return sorted(path.name for path in Path(folder).iterdir())
 
 
@@ -110,8 +110,8 @@ def test_nothing_is_overwritten_without_force(here, capsys):
     code, out, err = new(capsys, *arguments)
     assert (code, out) == (2, "")
     assert err.splitlines()[-1] == (
-        f"verl-resources: data/{PATH}: exists already; --force replaces it, "
-        "--id qwen2-5-7b-grpo-2xh100-fsdp writes another"
+        f"verl-resources: data/{PATH}: already exists; --force replaces it, "
+        "--id qwen2-5-7b-grpo-2xh100-fsdp writes another file"
     )
     assert (here.path / PATH).read_text() == "mine\n"
     assert new(capsys, *arguments, "--force")[0] == 0
@@ -125,7 +125,7 @@ def test_what_is_not_known_is_no_part_of_an_id(here, capsys):
     assert names(here.path / "runs") == ["run-grpo.yaml"]
     code, _, err = new(capsys, "--script", "run.sh", "--task", "GRPO")
     assert (code, err.splitlines()[-1].partition("--force")[2]) == (
-        2, " replaces it, --id run-grpo-fsdp writes another",
+        2, " replaces it, --id run-grpo-fsdp writes another file",
     )  # fmt: skip
 
 
@@ -142,8 +142,8 @@ def test_the_check_asks_for_nothing_that_was_not_said(here, capsys):
         "examples/run.sh",
     )
     _, _, err = new(capsys, *arguments, "--dry-run")
-    versions = "the version of vllm, the version of verl; say it with --infer-version, --verl-version"
-    assert f"run.sh:1:1: WARNING: not known: {versions} [verl.undecided]" in err.splitlines()
+    versions = "the version of vllm, the version of verl; add --infer-version, --verl-version"
+    assert f"run.sh:1:1: WARNING: unknown: {versions} [verl.undecided]" in err.splitlines()
     assert new(capsys, *arguments, "--verl-version", "0.8.0", "--infer-version", "0.11.0")[0] == 0
     assert main(["check", "data"]) == 0
     assert capsys.readouterr() == ("data: 1 run, 0 errors, 0 warnings\n", "")
@@ -153,7 +153,7 @@ def test_the_check_asks_for_nothing_that_was_not_said(here, capsys):
 def test_ids_that_are_none(here, capsys, name):
     with pytest.raises(SystemExit, match="2"):
         main(["new", "--script", "run.sh", f"--id={name}"])
-    assert "is no id" in capsys.readouterr().err
+    assert "invalid id" in capsys.readouterr().err
     assert names(".") == ["data", "run.log", "run.sh"]
 
 
@@ -162,12 +162,12 @@ def test_links_that_lead_out(here, capsys, tmp_path_factory):
     (outside / "x.yaml").write_text("mine\n")
     (here.path / "runs" / "x.yaml").symlink_to(outside / "x.yaml")
     code, _, err = new(capsys, "--script", "run.sh", "--id", "x", "--force")
-    assert (code, "leads out of the data directory" in err) == (1, True)
+    assert (code, "points outside the data directory" in err) == (1, True)
     (here.path / "runs" / "x.yaml").unlink()
     (here.path / "runs").rmdir()
     (here.path / "runs").symlink_to(outside)
     code, _, err = new(capsys, "--script", "run.sh")
-    assert (code, "leads out of the data directory" in err) == (1, True)
+    assert (code, "points outside the data directory" in err) == (1, True)
     assert names(outside) == ["x.yaml"]
     assert (outside / "x.yaml").read_text() == "mine\n"
 
@@ -176,9 +176,7 @@ def test_a_folder_that_cannot_be_written(here, capsys, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(
-        "pathlib.Path.mkdir", refuse
-    )  # whoever may do everything is not stopped by permissions
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)  # permissions do not stop a superuser
     code, _, err = new(capsys, "--script", "run.sh")
     assert code == 2
     assert err.splitlines()[-1].endswith("cannot be written: permission denied")
@@ -201,18 +199,18 @@ def test_a_full_disk_leaves_nothing(here, capsys, monkeypatch):
     [
         (
             (),
-            "verl-resources: name a launch script with --script FILE, or write a file to fill in with --blank",
+            "verl-resources: give a launch script with --script FILE, or write a template with --blank",
         ),
         (
             ("--blank", "--log", "run.log"),
-            "verl-resources: --blank takes neither a script nor a log",
+            "verl-resources: --blank cannot be combined with --script or --log",
         ),
         (("--script", "no.sh"), "verl-resources: no.sh: no such file or directory"),
         (("--script", "run.sh", "--log", "no.log"), "verl-resources: no.log: no such file"),
         (("--log", "data"), "verl-resources: data: not a regular file"),
         (
             ("--script", "run.sh", "--output", "run.log"),
-            "verl-resources: run.log: not a directory; name a data ",
+            "verl-resources: run.log: not a directory; give a data ",
         ),
         (("--script", "run.log\0"), "verl-resources: run.log"),
     ],
@@ -228,7 +226,7 @@ def test_no_data_directory(tmp_path, monkeypatch, capsys):
     (tmp_path / "run.sh").write_text(f"{RUN} trainer.nnodes=1\n")
     monkeypatch.chdir(tmp_path)
     code, _, err = new(capsys, "--script", "run.sh")
-    assert (code, err) == (2, "verl-resources: there is no data directory here; name one with --output DIR\n")
+    assert (code, err) == (2, "verl-resources: no data directory here; give one with --output DIR\n")
     code, out, _ = new(capsys, "--script", "run.sh", "--dry-run")
     assert (code, "id: run-ppo-8-gpus\n" in out, names(tmp_path)) == (0, True, ["run.sh"])
     assert new(capsys, "--script", "run.sh", "--output", "own")[0] == 0
@@ -279,7 +277,7 @@ def test_a_log_that_says_nothing(here, capsys, content):
     code, _, err = new(capsys, "--script", "run.sh", "--log", "run.log")
     assert (code, err.count("[verl.file_empty]")) == (0, 1)
     code, out, err = new(capsys, "--log", "run.log", "--id", "x")
-    assert (code, out, "run.log:1:1: ERROR: neither" in err) == (1, "", True)
+    assert (code, out, "run.log:1:1: ERROR: this log contains neither" in err) == (1, "", True)
 
 
 @pytest.mark.parametrize("text", ["echo hello\n", "", f"{RUN} 'trainer.nnodes=1\n", "if true; then\n"])

@@ -1,4 +1,4 @@
-"""``verl-resources new --blank``: a file with every field and its explanation, which is good once it is filled in."""
+"""``verl-resources new --blank``: a template with every field explained, which is valid once filled in."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_required_fields_are_todo_and_others_are_comments(here, capsys):
     ]
     listed = re.findall(rf"(?m)^  data/runs/{path.stem}\.yaml:\d+: (.+)$", out)
     assert listed == [line.split("  # ")[0].strip() for line in lines]
-    assert "no estimate: model, task, train, gpus.count not known" in out
+    assert "no estimate: unknown model, task, train, gpus.count" in out
 
 
 def test_left_as_it_is_the_file_does_not_pass_the_check(here, capsys):
@@ -94,7 +94,7 @@ def test_with_every_optional_field_it_passes_the_check(here, capsys):
     fields = "|".join(Run.model_fields)
     used = re.sub(rf"(?m)^# (?=  |(?:{fields}):)|^( +)# ", r"\1", text)
     whole = filled(used, {**OPTIONAL, **ANSWERS})
-    # Evidence has an address or a place, GPUs a type or a memory.
+    # Evidence has an address or a place; GPUs have a type or a memory size.
     whole = re.sub(r"(?m)^    (ref|path|lines): .*\n|^  memory_gb: .*\n", "", whole)
     path.write_text(whole, "utf-8")
     assert here.problems() == []

@@ -1,4 +1,4 @@
-"""``--output`` to a pipe, a terminal or standard output writes there, and replaces nothing."""
+"""``--output`` to a pipe, a terminal or standard output writes there and replaces no file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.files import write_result
 
-#: Every command that writes a result to a file, and its words.
+#: Every command that can write its result to a file, with its arguments.
 LINES = {
     "check": ["check", "data", "--output"],
     "table": ["table", "data", "--output"],
@@ -29,7 +29,7 @@ LINES = {
 
 @pytest.fixture
 def here(data, root, monkeypatch):
-    """A folder with data, a log and a file of cases."""
+    """Return a folder with data, a log and a file of cases."""
     data.good_run("a")
     folder = data.path.parent
     (folder / "run.log").write_bytes((root / "docs/examples/run.log").read_bytes())
@@ -49,7 +49,7 @@ def test_a_pipe_is_written_to(here, name):
         assert main([*LINES[name], "pipe"]) in (0, 1)
     finally:
         if stat.S_ISFIFO(Path("pipe").stat().st_mode):
-            os.close(os.open("pipe", os.O_RDWR | os.O_NONBLOCK))  # where nothing was written
+            os.close(os.open("pipe", os.O_RDWR | os.O_NONBLOCK))  # if nothing was written
         reader.join(20)
     assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
     assert len(read[0]) > 20
@@ -69,7 +69,7 @@ def test_files_of_a_folder_may_be_pipes(here):
 
 
 def test_a_device_is_written_to():
-    """A terminal: as a superuser, a test of the null device would replace it where the code is wrong."""
+    """The device is a terminal, since wrong code run by a superuser would replace the null device."""
     leader, follower = os.openpty()
     try:
         write_result(Path(os.ttyname(follower)), "text\n")
@@ -83,7 +83,7 @@ def test_a_device_is_written_to():
 @pytest.mark.parametrize("place", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_standard_output_is_written_to(here, place, kind):
-    """Where it is a file, what other programs have written there stays, and so does the file."""
+    """If it is a file, the file and other programs' output in it are kept."""
     Path("link").symlink_to("/dev/stdout")
     words = [sys.executable, "-m", "sphinx_verl_resources", "check", "data", "--output", place]
     if kind == "pipe":

@@ -1,4 +1,4 @@
-"""``verl-resources plan``: the answer as text and for programs, what it is asked in, and bad questions."""
+"""``verl-resources plan``: the answer as text and JSON, forms of the question, and invalid questions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_first_lines(plan):
 
 
 def test_claimed_runs_are_not_counted_as_runs_that_ran(plan):
-    # One other run of this model is recorded, and it is claimed.
+    # Only one other run of this model is recorded, and it is claimed.
     out = " ".join(plan("qwen2.5-72b-instruct --gpus 8xH100 --lora 32")[1].split())
     assert "qwen2-5-72b-grpo-lora-8xh100. Estimated" in out
 
@@ -149,17 +149,17 @@ def test_a_setting_that_is_not_modelled_leaves_no_figure(planned):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: no architecture is recorded for 'Qwen/Qwen2.5-9B'; the nearest are Qwen/Qwen2.5-"),
+        ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: unknown model 'Qwen/Qwen2.5-9B'; the nearest are Qwen/Qwen2.5-"),
         ("qwen2.5-9b --gpus 8xH100", "or give the path of its config.json instead [verl.unknown_model]"),
-        ("zzz --gpus 8xH100", "model: no architecture is recorded for 'zzz'; give the path of its config.json instead"),
-        ("qwen2.5-7b --gpus 8xH10", "no GPU is recorded as 'H10'; did you mean 'H100'?"),
+        ("zzz --gpus 8xH100", "model: unknown model 'zzz'; give the path of its config.json instead"),
+        ("qwen2.5-7b --gpus 8xH10", "unknown GPU 'H10'; did you mean 'H100'?"),
         ("qwen2.5-7b --gpus 8xH100 --task GRPO-Lara", "unknown task 'GRPO-Lara'; did you mean 'GRPO-LoRA'? [verl.unknown_value]"),
-        ("qwen2.5-7b --gpus 8xH100 --gpu A100", "--gpus names H100 and --gpu names A100; name one of them"),
-        ("qwen2.5-7b --gpus 8xH100 --count 4", "--gpus names 8 and --count names 4; name one of them"),
-        ("qwen2.5-7b nonsense --gpus 8xH100", "'qwen2.5-7b' and 'nonsense' are named; name one model; settings are key=value"),
+        ("qwen2.5-7b --gpus 8xH100 --gpu A100", "--gpus is H100, but --gpu is A100; give one of them"),
+        ("qwen2.5-7b --gpus 8xH100 --count 4", "--gpus is 8, but --count is 4; give one of them"),
+        ("qwen2.5-7b nonsense --gpus 8xH100", "two models given, 'qwen2.5-7b' and 'nonsense'; give one model; settings are key=value"),
         ("qwen2.5-7b --gpus 8xH100 data.train_batch_size=x", "data.train_batch_size: expected a whole number, got 'x'"),
-        ("qwen2.5-7b --gpus 8xH100 actor_rollout_ref.rollout.tensor_model_parallel_size=3", "it is 3, which does not divide the 8 GPUs"),
-        ("actor_rollout_ref.model.path=/m/Qwen2.5-7 --gpus 8xH100", "did you mean Qwen/Qwen2.5-7B? Name it before the settings, "),
+        ("qwen2.5-7b --gpus 8xH100 actor_rollout_ref.rollout.tensor_model_parallel_size=3", "3 does not divide the 8 GPUs"),
+        ("actor_rollout_ref.model.path=/m/Qwen2.5-7 --gpus 8xH100", "did you mean Qwen/Qwen2.5-7B? Give it before the settings, "),
     ],
 )  # fmt: skip
 def test_questions_without_an_answer(planned, line, message):
@@ -195,14 +195,14 @@ def test_a_model_by_its_config_json(planned, tmp_path, words):
     code, found, _ = planned(f"{words} --gpus 1xH100")
     assert code == 0
     recorded = planned("Qwen/Qwen2.5-0.5B --gpus 1xH100")[1]
-    # verl loads a directory, wherever its workers run.
+    # verl loads a directory, from any working directory.
     name = str(tmp_path / "own") if words == "own/config.json" else words.split()[0]
     assert (found["model"], found["peak_gib"]) == (name, recorded["peak_gib"])
     assert f"actor_rollout_ref.model.path={name} " in found["command"]
 
 
 def test_what_the_readme_shows(plan, root, monkeypatch):
-    """Between its dots, the README shows what is printed."""
+    """Except for the omitted lines, the README shows the printed answer."""
     monkeypatch.setenv("COLUMNS", "100")
     text = (root / "README.md").read_text("utf-8")
     ((line, shown),) = re.findall(r"\$ verl-resources plan ([^\n]+)\n(.*?)\n```", text, re.DOTALL)

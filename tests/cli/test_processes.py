@@ -1,4 +1,4 @@
-"""Each command once as a process of its own, and standard output that somebody closes."""
+"""Each command in a separate process, and closed standard output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from sphinx_verl_resources.cli import main
 
-#: A line of arguments for every command, and the exit code.
+#: Arguments for every command, with the exit code.
 LINES = {
     "new": (["new", "--script", "run.sh", "--gpus", "8*H100"], 0),
     "check": (["check", "data"], 0),
@@ -36,7 +36,7 @@ def test_every_command_has_its_line():
 
 @pytest.mark.parametrize("name", LINES)
 def test_a_process(data, tmp_path, needs, name):
-    """With an encoding that has hardly any letters, and a name that needs others."""
+    """Run each command with a small encoding and a name that it cannot encode."""
     if name == "completion":
         needs("shtab")
     data.good_run("a", contributor={"name": "Jürgen"})
@@ -57,7 +57,7 @@ def test_a_process(data, tmp_path, needs, name):
 
 @pytest.mark.parametrize("end", ["| true", ">&-"])
 def test_a_shell_that_takes_no_output(data, tmp_path, end):
-    """The exit code tells of the error all the same."""
+    """The exit code still reports the error."""
     data.good_run("a", tag="X")
     line = f"{sys.executable} -m sphinx_verl_resources check data {end}; exit ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path)
@@ -68,7 +68,7 @@ def test_a_shell_that_takes_no_output(data, tmp_path, end):
 
 @pytest.fixture
 def closed_pipe(monkeypatch):
-    """Standard output is a pipe that nobody reads any more."""
+    """Return a pipe whose reader has been closed."""
     reader, writer = os.pipe()
     os.close(reader)
     with io.TextIOWrapper(io.FileIO(writer, "w"), "ascii") as stream:
@@ -78,7 +78,7 @@ def closed_pipe(monkeypatch):
 
 @pytest.fixture
 def good(data, monkeypatch):
-    """The folder of data without an error; a name has a letter that is not ASCII."""
+    """Return a data directory without errors; a name contains a non-ASCII letter."""
     data.good_run("a", contributor={"name": "Jürgen"})
     monkeypatch.chdir(data.path.parent)
 

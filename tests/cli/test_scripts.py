@@ -1,4 +1,4 @@
-"""Launch scripts on the command line: ``--env``, how many messages, and verdicts over what was not read."""
+"""Launch scripts on the command line: ``--env``, number of messages, and verdicts with unread settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.
     data.train_batch_size=64 actor_rollout_ref.actor.use_dynamic_bsz=True data.max_response_length=1024 \\
     actor_rollout_ref.rollout.gpu_memory_utilization=$SHARE trainer.n_gpus_per_node=$N
 """
-#: The names of the commands, and what they need besides the script.
+#: The commands, with the arguments that they need besides the script.
 COMMANDS = {
     "estimate": ("--gpu", "H100"),
     "new": ("--dry-run", "--output", "data"),
@@ -26,7 +26,7 @@ COMMANDS = {
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs a command on a script; returns the exit code, the result and the messages."""
+    """Return a function that runs a command on a script; it returns exit code, result and messages."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.log").write_text("torch.OutOfMemoryError: CUDA out of memory.\n", "utf-8")
 
@@ -44,8 +44,8 @@ def run(tmp_path, monkeypatch, capsys):
 def test_the_device_and_the_condition_are_said_once(run, name):
     _, _, err = run(name, SCRIPT)
     assert err[:2] == [
-        "run.sh:1:1: WARNING: DEVICE is taken as gpu; for another device, --env DEVICE=npu [verl.assumed_device]",
-        "run.sh:3:1: WARNING: the value of actor_rollout_ref.rollout.gpu_memory_utilization is not known: the condition in line 3 depends "
+        "run.sh:1:1: WARNING: DEVICE is assumed to be gpu; for another device, add --env DEVICE=npu [verl.assumed_device]",
+        "run.sh:3:1: WARNING: the value of actor_rollout_ref.rollout.gpu_memory_utilization is unknown: the condition in line 3 depends "
         "on $LARGE; add --env LARGE=… [verl.unresolved]",
     ]
     _, _, err = run(name, SCRIPT, "--env", "DEVICE=gpu", "--env", "LARGE=0")
@@ -65,10 +65,10 @@ def test_variables_change_what_is_read(run, device, gpus):
 def test_no_verdict_over_a_setting_that_was_not_read(run):
     code, found, _ = run("estimate", SCRIPT)
     assert (code, found["verdict"], found["peak_gib"]) == (0, "unknown", None)
-    assert found["undecided"] == ["actor_rollout_ref.rollout.gpu_memory_utilization: its value is not known"]
+    assert found["undecided"] == ["actor_rollout_ref.rollout.gpu_memory_utilization: its value is unknown"]
     assert (
         run("new", SCRIPT)[1]["no_estimate"]
-        == "not read: actor_rollout_ref.rollout.gpu_memory_utilization: its value is not known"
+        == "not read: actor_rollout_ref.rollout.gpu_memory_utilization: its value is unknown"
     )
     assert run("diagnose", SCRIPT)[1]["estimate"] is None
 
@@ -88,7 +88,7 @@ def test_no_verdict_over_a_script_that_may_set_more(run, script):
 def test_a_variable_that_the_script_does_not_take(run, name):
     _, _, err = run(name, SCRIPT, "--env", "LAREG=1", "--env", "SHARE=4")
     unused = [line for line in err if "[verl.unused_variable]" in line]
-    text = "the script does not take this variable from its environment; "
+    text = "the script does not use this environment variable; "
     assert unused[0] == f"WARNING: --env LAREG: {text}did you mean 'LARGE'? [verl.unused_variable]"
     assert unused[1].startswith(f"WARNING: --env SHARE: {text}")
 
@@ -106,7 +106,7 @@ def test_a_variable_that_is_none(run, capsys, name, variable):
 def test_variables_without_a_script(run, capsys, words):
     assert main([*words, "--env", "A=1"]) == 2
     assert capsys.readouterr().err == (
-        "verl-resources: --env gives variables to a launch script; name it with --script\n"
+        "verl-resources: --env sets variables of a launch script; give the script with --script\n"
     )
 
 

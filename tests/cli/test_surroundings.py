@@ -1,4 +1,4 @@
-"""Every command in every surrounding that a shell, a scheduler or a container gives it."""
+"""Every command in the environments that shells, schedulers and containers provide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from sphinx_verl_resources.cli import main
 
-#: For each command a line that works, and the exit code.
+#: For each command, a line that works, and the exit code.
 LINES = {
     "new": ("new --script run.sh --gpus 8*H100 --dry-run", 0),
     "check": ("check bad", 1),
@@ -26,7 +26,7 @@ LINES = {
     "schema": ("schema", 0),
     "completion": ("completion bash", 0),
 }
-#: Lines that work with no file, or with none that there is.
+#: Lines that need no file, or whose file does not exist.
 OTHERS = {
     "help": ("--help", 0),
     "help of a command": ("check --help", 0),
@@ -36,7 +36,7 @@ OTHERS = {
     "standard input": ("diagnose -", 1),
     "a name that is too long": (f"estimate {'a' * 5000}", 2),
 }
-#: By name, how a shell starts the command; ``$@`` is its line.
+#: Shell commands by the name of the environment; ``$@`` is the command's line.
 SURROUNDINGS = {
     "no input": '"$@" <&-',
     "no output": '"$@" >&-',
@@ -55,7 +55,7 @@ SURROUNDINGS = {
     "no size of files": 'ulimit -f 0; "$@"',
     "no docstrings": 'PYTHONOPTIMIZE=2 "$@"',
 }
-#: Where the exit code is 2 although the line would work.
+#: Environments in which the exit code is 2 although the line would work.
 FULL = {"a full disk", "a full disk for both", "output for reading only"}
 PAGE = """\
 7B
@@ -86,7 +86,7 @@ CASE = "- {id: x, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, config: 
 SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
 
 
-#: Runs when Python starts, and interrupts it as Ctrl-C does.
+#: Runs at the start of Python and interrupts it as Ctrl-C does.
 INTERRUPTS = """\
 import os, signal, sys
 
@@ -112,7 +112,7 @@ sys.meta_path.insert(0, Finder())
 
 @pytest.fixture
 def start(data, tmp_path, root):
-    """A function that starts a line of arguments in a surrounding, and returns what came of it."""
+    """Return a function that runs a line of arguments in an environment and returns the result."""
     data.good_run("a", contributor={"name": "Jürgen"})
     shutil.copytree(data.path, tmp_path / "bad")
     (tmp_path / "bad/runs/a.yaml").write_text("id: Ü\n", "utf-8")
@@ -134,7 +134,7 @@ def start(data, tmp_path, root):
 
 @pytest.fixture
 def start_interrupted(start, tmp_path, root):
-    """A function that starts a line of arguments and interrupts it at one moment."""
+    """Return a function that runs a line of arguments and interrupts it at a given moment."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS, "utf-8")
     path = os.pathsep.join([str(tmp_path), str(root)])
 
@@ -145,8 +145,8 @@ def start_interrupted(start, tmp_path, root):
 
 
 def expected(name: str, line: str, code: int) -> set[int]:
-    """The exit codes that a line may have in a surrounding."""
-    if name == "a full disk for messages":  # 2 where there are any
+    """Return the possible exit codes of a line in an environment."""
+    if name == "a full disk for messages":  # 2 if there are messages
         return {code, 2}
     if name in FULL and "--output" not in line:
         return {2}
@@ -161,13 +161,13 @@ def expected(name: str, line: str, code: int) -> set[int]:
 
 
 def judge(found, name, line, code):
-    """Nothing but lines of messages, and the exit code."""
+    """Check that only lines of messages are printed, and the exit code."""
     said = found.stderr.decode(errors="replace")
     assert found.returncode in expected(name, line, code), said
     for sign in (b"Traceback", b"Errno", b"Exception ignored"):
         assert sign not in found.stderr + found.stdout
     if found.returncode == 2 and name == "a deleted directory" and code != 2:
-        assert "verl-resources: the current directory was deleted; change to another one" in said
+        assert "verl-resources: the current directory no longer exists; change to another one" in said
 
 
 def test_every_command_has_its_line():
@@ -178,7 +178,7 @@ def test_every_command_has_its_line():
 
 @pytest.mark.parametrize("name", SURROUNDINGS)
 def test_a_surrounding(start, name):
-    """Of a command, of help and of a refusal; every command is in the slow test."""
+    """Test a command, its help and an error; the slow test covers every command."""
     lines = [LINES["check"], OTHERS["help"], OTHERS["no such directory"]]
     lines += [OTHERS["standard input"]] if name in {"no input", "no streams"} else []
     for line, code in lines:
@@ -206,9 +206,9 @@ def test_every_command_in_a_surrounding(start, needs, name):
 )
 @pytest.mark.parametrize("program", ["module", "script"])
 def test_an_interrupt_while_modules_are_loaded(start_interrupted, root, module, program):
-    """The interrupt comes when this module is looked for."""
+    """The interrupt arrives when this module is imported."""
     (entry,) = re.findall(r'verl-resources = "([\w.]+):(\w+)"', (root / "pyproject.toml").read_text("utf-8"))
-    # What pip writes for an entry point.
+    # The script that pip writes for an entry point.
     script = f"import sys; from {entry[0]} import {entry[1]}; sys.exit({entry[1]}())"
     words = ("-c", script) if program == "script" else ("-m", "sphinx_verl_resources")
     found = start_interrupted("check data", words, module)
@@ -222,7 +222,7 @@ def test_an_interrupt_after_the_result(start_interrupted):
 
 
 def test_a_command_that_ignores_interrupts_goes_on(start_interrupted):
-    """As it does after ``nohup``, and in the background of a script."""
+    """This happens after ``nohup`` and for background jobs of a script."""
     ignoring = ("-c", "import signal, runpy; signal.signal(signal.SIGINT, signal.SIG_IGN); runpy.run_module('sphinx_verl_resources', run_name='__main__')")  # fmt: skip
     found = start_interrupted("check data", ignoring, "pydantic")
     assert (found.returncode, found.stderr) == (0, b"")
@@ -237,11 +237,11 @@ def test_an_argument_that_is_not_utf_8(start, option, monkeypatch, tmp_path, cap
     words = ["new", "--script", "run.sh", "--gpus", "8*H100", "--dry-run", option, os.fsdecode(b"a \xff")]
     try:
         code = main(words)
-    except SystemExit as end:  # --id has a form
+    except SystemExit as end:  # --id is validated
         code = end.code
     said = capsys.readouterr().err
     assert code in {0, 1, 2}
-    if option in {"--contributor", "--task", "--evidence"}:  # which go into the file as they are
+    if option in {"--contributor", "--task", "--evidence"}:  # written to the file unchanged
         assert said.endswith(
-            "an argument is not text in UTF-8: '\\udcff'; write it so, or set LC_ALL=C.UTF-8\n"
+            "an argument is not valid UTF-8: '\\udcff'; encode it so, or set LC_ALL=C.UTF-8\n"
         )

@@ -1,4 +1,4 @@
-"""``verl-resources table`` asks as the directive does; ``export`` writes what pages offer."""
+"""``verl-resources table`` selects as the directive does; ``export`` writes the pages' downloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ["verl-resources.csv", "verl-resources.json", "verl-resources.schema.jso
 
 @pytest.fixture
 def runs(data, monkeypatch):
-    """Runs that differ in every field that a filter knows."""
+    """Return runs that differ in every field with a filter."""
     data.run("a", max_batch=64)
     data.run("b", size="3B", tag="RECOMMENDED", gpus={"count": 8, "type": "H800"}, max_batch=256)
     data.run("c", task="PPO LoRA", train="megatron", infer={"engine": "sglang"}, model="Qwen/Qwen3-8B")
@@ -27,7 +27,7 @@ def runs(data, monkeypatch):
 
 @pytest.fixture
 def ids(runs, capsys):
-    """A function: the ids of the rows."""
+    """Return a function that returns the ids of the rows."""
 
     def find(*words):
         code = main(["table", "--columns", "id", "--format", "json", *words])
@@ -43,7 +43,7 @@ def ids(runs, capsys):
     [
         ("", "bacd"),
         ("--size 7B", "acd"),
-        ("--size 7b,3B", "acdb"),  # in the order asked for, as the sections of the directive
+        ("--size 7b,3B", "acdb"),  # in the order of --size, like the sections of the directive
         ("--size 3B --size 7B", "bacd"),
         ("--tag recommended", "b"),
         ("--gpu h100-sxm5-80gb", "acd"),
@@ -206,7 +206,7 @@ def test_runs_with_errors_are_left_out_and_told(runs, capsys):
     ],
 )
 def test_files_are_replaced_whole(runs, tmp_path, monkeypatch, capsys, words, name):
-    """What goes wrong while a file is written leaves the old one."""
+    """An error while writing leaves the old file."""
     (tmp_path / "cases.yaml").write_text(
         "- {id: x, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, config: {}, outcome: measured, "
         "measured: {gib: 40, counter: perf/max_memory_allocated_gb}}\n",

@@ -1,4 +1,4 @@
-"""Colour and signs of life: for people at a terminal, and for nobody else."""
+"""Colour and progress are shown only at a terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Stream(io.StringIO):
 
 @pytest.fixture
 def errors(monkeypatch):
-    """A function that makes standard error a terminal, or not."""
+    """Return a function that makes standard error a terminal or not."""
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -105,7 +105,7 @@ def test_the_command_takes_color(data, monkeypatch, capsys):
 
 @pytest.mark.parametrize("more", [[], ["--color", "never"]])
 def test_at_a_real_terminal(data, more):
-    """Standard error is a terminal, standard output is none."""
+    """Standard error is a terminal; standard output is not."""
     data.run("a", tag="X")
     environment = {
         name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}
@@ -125,7 +125,7 @@ def test_at_a_real_terminal(data, more):
 
 
 def ticking(step):
-    """A clock that goes on by so many seconds each time it is looked at."""
+    """Return a clock that advances by a number of seconds at each reading."""
     now = [0.0]
 
     def clock():
@@ -157,7 +157,7 @@ def test_signs_are_not_written_more_often_than_can_be_read(errors):
     stream = errors(tty=True)
     assert len(list(command.progress((n for n in range(2000)), "lines", clock=ticking(0.001)))) == 2000
     written = stream.getvalue().count("lines: ")
-    assert 8 <= written <= 11  # one second of the two
+    assert 8 <= written <= 11  # during one of the two seconds
 
 
 @pytest.mark.parametrize("stops", ["leaves", "fails"])
@@ -225,6 +225,6 @@ def test_a_long_log_is_watched_and_can_be_left(errors, data, monkeypatch):
     try:
         assert run() == 2
     finally:
-        signal.signal(signal.SIGINT, handler)  # a command ignores interrupts when it has ended
+        signal.signal(signal.SIGINT, handler)  # a command ignores interrupts after it has ended
     assert stream.getvalue().endswith("\nverl-resources: interrupted\n")
     assert list((data.path / "runs").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Diagnoses: what to change first for each form of message and phase, and where log and estimate disagree."""
+"""Diagnoses: first changes by form of message and phase, and contradictions between log and estimate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def data():
 
 @pytest.fixture
 def found(data):
-    """Diagnoses a failure of a run with some settings, on eight H100."""
+    """Return a function that diagnoses a failure of a run on eight H100 with some settings."""
 
     def diagnosed(
         phase, form="cuda", config=CONFIG, *, figures=None, versions=None, gpu="H100 80GB", **facts
@@ -58,7 +58,7 @@ def found(data):
 
 @pytest.fixture
 def first(found):
-    """Returns the overrides that are proposed first."""
+    """Return a function that returns the overrides of the first change."""
 
     def of(*words, **facts):
         return dict(found(*words, **facts).advice[0].remedy.overrides)
@@ -158,8 +158,8 @@ def test_functions_of_megatron_tell_the_backend(first):
 
 
 def test_old_workers_tell_the_time_of_verl(found):
-    assert "the version of verl (v0.7.1 is assumed)" in found("update-backward", of_old_workers=True).missing
-    assert "the version of verl (v0.9.0 is assumed)" in found("update-backward").missing
+    assert "the version of verl (assumed: v0.7.1)" in found("update-backward", of_old_workers=True).missing
+    assert "the version of verl (assumed: v0.9.0)" in found("update-backward").missing
 
 
 def test_host_memory_wants_less_offloading_and_no_other_share(found):
@@ -170,7 +170,7 @@ def test_host_memory_wants_less_offloading_and_no_other_share(found):
 
 
 def test_the_gpu_keeps_what_it_has_no_room_for(found):
-    """Where the GPU has no room for the state, less offloading is what helps the host last."""
+    """If the state does not fit on the GPU, less offloading is the last change for the host."""
     offloaded = {f"{ACTOR}.fsdp_config.optimizer_offload": True, f"{ACTOR}.fsdp_config.param_offload": True}
     config = {**CONFIG, **offloaded, "actor_rollout_ref.model.path": "Qwen/Qwen2.5-32B-Instruct"}
     advice = found("host", "ray-memory", config, in_use=900 * GIB).advice
@@ -216,7 +216,7 @@ def test_fragmentation(found):
     (value,) = diagnosis.advice[0].remedy.overrides.values()
     assert value == "expandable_segments:True"
     assert any("fragmented" in text for text in diagnosis.differences)
-    # vLLM's sleep mode refuses it on GPUs that the engine shares
+    # vLLM's sleep mode rejects it on GPUs shared with the engine
     keys = [key for each in found("optimizer-step", **pieces).advice for key in each.remedy.overrides]
     assert not any("ALLOC_CONF" in key for key in keys)
 
@@ -230,7 +230,7 @@ def test_a_run_that_wants_more_than_the_estimate_says(found):
 
 def test_settings_without_the_phase_that_failed(found):
     diagnosis = found("critic-backward")  # GRPO has no critic
-    assert "not those of the run" in diagnosis.differences[0]
+    assert "not the settings of the failed run" in diagnosis.differences[0]
     assert all(key.startswith("critic.") for key in diagnosis.advice[0].remedy.overrides)
 
 
@@ -260,7 +260,7 @@ def test_the_gpu_is_told_by_its_memory(found):
 def test_what_the_log_does_not_say(data):
     nothing = diagnose(LogText("run.log", Figures()), Given(), data)
     assert nothing.failure is None
-    assert nothing.missing[:2] == ("a failure for lack of memory", "the configuration")
+    assert nothing.missing[:2] == ("an out-of-memory failure", "the configuration")
     assert nothing.advice == nothing.differences == ()
 
 
@@ -283,7 +283,7 @@ def test_possible_phases_that_the_run_does_not_have_are_left_out(found):
 
 
 def test_first_advice_for_public_reports(data, root, monkeypatch):
-    """It is the fix that somebody confirmed, but for the reports whose data say why not."""
+    """The first advice is the confirmed fix, except for reports with a reason in the data."""
     monkeypatch.syspath_prepend(str(root / "docs/_ext"))
     module = import_module("oom_reports")
     reports = [report for report in module.load_reports(root / "docs") if "fix" in report]
@@ -295,7 +295,7 @@ def test_first_advice_for_public_reports(data, root, monkeypatch):
 
 
 def is_fix(report, remedy):
-    """Tell whether a remedy sets what a fix sets; a newer engine is no setting."""
+    """Return whether a remedy sets the same settings as a fix; a newer engine is not a setting."""
     if remedy is None:
         return False
     keys = {key.rpartition(".")[2] for key in remedy.overrides}

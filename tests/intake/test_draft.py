@@ -1,4 +1,4 @@
-"""From a script and a log to the fields of a run."""
+"""The fields of a run, derived from a script and a log."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_a_model_that_is_not_recorded():
     assert any("did you mean Qwen/Qwen2.5-7B-Instruct?" in problem.remedy for problem in nowhere.problems)
     loop = draft(f"for M in a b; do {command('actor_rollout_ref.model.path=$M trainer.nnodes=1')}; done")
     assert (
-        "the model is '$M', which the script alone does not decide; give the variable with --env M=…, or name "
-        "the model with --model"
+        "the model '$M' contains a variable with an unknown value; set it with --env M=…, or give the model "
+        "with --model"
     ) in "\n".join(map(str, loop.problems))
     log = "(T pid=1) {'actor_rollout_ref': {'model': {'path': 'someone/own-13B'}}}\n"
     assert draft(command("actor_rollout_ref.model.path=$M"), log).fields["model"] == "someone/own-13B"
@@ -241,7 +241,7 @@ def test_the_log_fills_what_the_script_leaves_open():
     assert found.fields["measured"] == {"gib": 50.3, "counter": "torch-max-reserved", "step_seconds": 10.0}
     about = {problem.code: problem for problem in found.problems}
     assert str(about[Code.log_differs].place) == "run.sh:3:3"
-    assert "4.0 in the script and 5 in the log" in about[Code.log_differs].message
+    assert "4.0 in the script but 5 in the log" in about[Code.log_differs].message
     assert "data.seed" in about[Code.unresolved].message
     assert codes(found).count(Code.unresolved) == 1
 
@@ -253,7 +253,7 @@ def test_the_log_of_another_model_is_named(path, taken):
     found = draft(command(f"actor_rollout_ref.model.path={path}"), LOG)
     (problem,) = [problem for problem in found.problems if problem.code is Code.log_differs]
     assert found.fields["model"] == taken
-    assert f"Qwen/Qwen3-8B in the script and Qwen/Qwen2.5-7B in the log; {taken} is taken" in problem.message
+    assert f"Qwen/Qwen3-8B in the script and Qwen/Qwen2.5-7B in the log; {taken} is used" in problem.message
     assert str(problem.place) == "run.sh:1:34"
 
 
@@ -267,15 +267,15 @@ def test_a_log_alone():
     assert found.fields["model"] == "Qwen/Qwen2.5-7B"
     assert found.fields["gpus"] == {"count": 16, "type": TODO, "nodes": 2}
     assert found.fields["settings"]["data.train_batch_size"] == 64
-    assert found.fields["task"] == found.fields["train"] == TODO  # the configuration does not say
+    assert found.fields["task"] == found.fields["train"] == TODO  # not in the configuration
 
 
 def test_why_something_is_left_out_is_said():
     found = draft(command("data.seed=1 'data.a=x\ny' data.b=~/x"))
     said = [problem.message for problem in found.problems if problem.code is Code.left_out]
     assert said == [
-        "not written, since they name files, accounts or machines: data.b",
-        "not written, since a run file holds no such values or keys: data.a",
+        "settings left out, because they contain files, accounts or machines: data.b",
+        "settings left out, because a run file cannot contain such values or keys: data.a",
     ]
 
 
@@ -326,7 +326,7 @@ def test_a_checkout_of_something_else(tmp_path, git):
     (tmp_path / "run.sh").write_text("x\n")
     git("add", "run.sh")
     git("commit", "-q", "-m", "x")
-    with pytest.raises(GitError, match="not one of verl"):
+    with pytest.raises(GitError, match="not a checkout of verl"):
         committed(tmp_path / "run.sh")
     git("add", "verl")
     git("commit", "-q", "-m", "y")
@@ -340,7 +340,7 @@ def test_a_checkout_of_something_else(tmp_path, git):
         if is_verl:
             assert committed(tmp_path / "run.sh")[1] == "run.sh"
         else:
-            with pytest.raises(GitError, match="not one of verl"):
+            with pytest.raises(GitError, match="not a checkout of verl"):
                 committed(tmp_path / "run.sh")
 
 

@@ -1,4 +1,4 @@
-"""What a log tells about the end of a run that ran out of memory."""
+"""The failure in the log of a run that ran out of memory."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_worker_alone_tells_the_log_probs_of_the_actor(root):
 
 
 def check_cut(case, content):
-    """It tells the same phase as the whole log or none; the phases that it leaves open have the right one."""
+    """Check that a cut log gives the phase of the whole log, or possible phases that include it."""
     found = read_log([content], "run.log", last_run=True).failure
     right = case["told"][0] if case["told"] else "unknown"
     assert found is None or found.phase in {"unknown", right}
@@ -169,7 +169,7 @@ def test_an_engine_at_its_start(cases):
 
 
 def test_reports(root, monkeypatch):
-    """Of a report that shows where it failed, its log tells the same phase; of none another one."""
+    """Logs of reports with a known phase give that phase; no log gives a wrong one."""
     monkeypatch.syspath_prepend(str(root / "docs/_ext"))
     module = import_module("oom_reports")
     reports = module.load_reports(root / "docs")
@@ -181,4 +181,7 @@ def test_reports(root, monkeypatch):
     assert counted == {"right": 29, "not told": 20, "wrong": 1}
     assert sum(found == phase != "unknown" for phase, found in told.values()) == 17
     assert {name for name, (phase, found) in told.items() if found not in {phase, "unknown"}} == {"verl-1964"}
-    assert told["verl-1964"] == ("checkpoint", "host")  # host memory ran out; its message does not tell when
+    assert told["verl-1964"] == (
+        "checkpoint",
+        "host",
+    )  # host memory ran out at a time that the message does not give

@@ -1,4 +1,4 @@
-"""Values that no configuration has: a log that prints them is read without them."""
+"""Values that no configuration has are ignored in a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from sphinx_verl_resources.cli import main
 
-#: What Python reads as a value, and verl never prints.
+#: Values that Python can read and verl never prints.
 ODD = {
     "hexadecimal": f"0x{'f' * 20_000}",
     "longer than any GPU's memory": "9" * 400,
@@ -20,7 +20,7 @@ ODD = {
     "an object": "<Strategy.FSDP: 1>",
     "signs": f"{'-' * 5_000}1",
 }
-#: Keys that are read as a word, a truth value and a number.
+#: Keys with a word, a boolean and a number.
 KEYS = (
     "actor_rollout_ref.ref.fsdp_config.model_dtype",
     "actor_rollout_ref.model.mtp.enable",
@@ -29,7 +29,7 @@ KEYS = (
 
 
 def nested(key: str, value: str) -> str:
-    """A configuration as verl prints it, with one value besides the model."""
+    """Return a configuration as verl prints it, with the model and one other value."""
     names = key.split(".")
     inner = value
     for name in reversed(names):

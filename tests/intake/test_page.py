@@ -1,4 +1,4 @@
-"""Hand-typed pages and their tables: what is read of them, what is mended, what is reported."""
+"""Hand-written pages and their tables: reading, corrections and messages."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def test_a_row():
         "contributor": {"name": "Jane"},
     }  # fmt: skip
     assert [str(problem) for problem in page.problems] == [
-        "page.rst:19:1: WARNING: Model: the model 'Qwen2.5-7B-Instruct' is taken for the checkpoint "
-        "Qwen/Qwen2.5-7B-Instruct; see which one the script loads, and say so with --model "
-        "Qwen2.5-7B-Instruct=CHECKPOINT if it is another [verl.page_assumed]"
+        "page.rst:19:1: WARNING: Model: the label 'Qwen2.5-7B-Instruct' is read as the model "
+        "Qwen/Qwen2.5-7B-Instruct; if the script loads another one, give it with --model "
+        "Qwen2.5-7B-Instruct=CHECKPOINT [verl.page_assumed]"
     ]
 
 
@@ -73,19 +73,19 @@ def test_columns_that_are_not_known_or_there_twice():
     assert page.runs[0].fields["tag"] == "MIN"
     messages = [problem.message for problem in page.problems if problem.code is Code.page_cell]
     assert messages == [
-        "the column 'Colour' is not known or there twice; it is left out", "the column 'Tag' is not known or there twice; it is left out",
+        "unknown or repeated column 'Colour'; it is left out", "unknown or repeated column 'Tag'; it is left out",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    (page_of(listed(COLUMNS.values()) + "\n   Some words.\n"), "The list-table holds something else than one list; the table is not read"),
-    (page_of(listed(COLUMNS.values()).replace("   * -", "     * -").replace("     -", "       -")), "holds something else than one list"),
-    (page_of(listed(COLUMNS.values()), "7B and 14B\n----------"), "'7B and 14B', which is not one size class"),
-    (page_of(listed(COLUMNS.values(), headings=[*[*COLUMNS][:-1], ""])).replace("Jane", "J"), "the column '' is not known or there twice; it is left out; allowed: Contributor"),
-    ("No table.\n", "the page holds no row of runs"),
-    (page_of(listed(COLUMNS.values()), "Others\n------"), "is under no heading that names a size class"),
-    (page_of(listed(COLUMNS.values()), "8B\n--"), "'8B', which is not one size class"),
-    (page_of(listed(["a", "b"], headings=["One", "Two"])), "no column Tag, Model, Task, Resource, Train, Infer; none of its rows is read; name all columns in its first row"),
+    (page_of(listed(COLUMNS.values()) + "\n   Some words.\n"), "The list-table must contain exactly one list; the table is not read"),
+    (page_of(listed(COLUMNS.values()).replace("   * -", "     * -").replace("     -", "       -")), "must contain exactly one list"),
+    (page_of(listed(COLUMNS.values()), "7B and 14B\n----------"), "the heading '7B and 14B' is not a size class"),
+    (page_of(listed(COLUMNS.values(), headings=[*[*COLUMNS][:-1], ""])).replace("Jane", "J"), "unknown or repeated column ''; it is left out; allowed: Contributor"),
+    ("No table.\n", "the page contains no runs"),
+    (page_of(listed(COLUMNS.values()), "Others\n------"), "is not under the heading of a size class"),
+    (page_of(listed(COLUMNS.values()), "8B\n--"), "the heading '8B' is not a size class"),
+    (page_of(listed(["a", "b"], headings=["One", "Two"])), "no column Tag, Model, Task, Resource, Train, Infer; its rows are not read; write all headings in its first row"),
     (page_of(listed(["MIN", "m", "GRPO"], headings=["Tag", "Model", "Task"])), "no column Resource, Train, Infer"),
     (page_of(".. list-table::\n\n   * - Tag\n     - Model\n     - Task\n   * none\n"), "no column Resource"),
     (page_of(".. csv-table::\n   :file: /etc/hostname\n"), "File and URL access deactivated"),
@@ -185,7 +185,7 @@ def test_what_only_sphinx_knows_is_no_obstacle():
     assert len(page.runs) == 1
     assert {problem.code for problem in page.problems} == {Code.page_assumed}
     assert before == (directives.directive, roles.role)
-    # What the page defines ends with the page.
+    # Definitions end with the page.
     context = languages.get_language("en"), 1, new_document("").reporter
     assert roles.role("mine", *context)[0] is None
 
@@ -214,10 +214,10 @@ def test_lines_are_counted_as_an_editor_counts_them(separator):
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    ("7B\n".encode("utf-16-le"), "page.rst:1:1: ERROR: a NUL character, as in UTF-32 or in UTF-16 without a byte order mark; save the page as UTF-8 [verl.encoding]"),
-    (b"a\n" + b"\t" * 1250 + b"x", "page.rst:2:1: ERROR: the line is longer than 10000 characters; break it: docutils reads no page with such a line [verl.page_syntax]"),
+    ("7B\n".encode("utf-16-le"), "page.rst:1:1: ERROR: NUL character, as in UTF-32 or in UTF-16 without a byte order mark; save the page as UTF-8 [verl.encoding]"),
+    (b"a\n" + b"\t" * 1250 + b"x", "page.rst:2:1: ERROR: the line is longer than 10000 characters; break it; docutils rejects longer lines [verl.page_syntax]"),
     (b"ok\n\xff", "page.rst:2:1: ERROR: the page is not UTF-8 text; save it as UTF-8 [verl.encoding]"),
-    ("7B".encode("utf-32"), "page.rst:1:1: ERROR: a NUL character, as in UTF-32 or in UTF-16 without a byte order mark; save the page as UTF-8 [verl.encoding]"),
+    ("7B".encode("utf-32"), "page.rst:1:1: ERROR: NUL character, as in UTF-32 or in UTF-16 without a byte order mark; save the page as UTF-8 [verl.encoding]"),
     (b"\xff\xfea", "page.rst:1:1: ERROR: the page is not UTF-16 text; save it as UTF-8 [verl.encoding]"),
     (b" " * (MAX_BYTES + 1), "page.rst:1:1: ERROR: the page is larger than 1 MiB; import it in parts [verl.file_too_large]"),
 ])  # fmt: skip

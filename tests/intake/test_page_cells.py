@@ -1,4 +1,4 @@
-"""Cells of hand-typed pages: what is read of them, what is mended, what is reported."""
+"""Cells of hand-typed pages: reading, corrections and messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sphinx_verl_resources.intake.page import Known
 
 
 def one(known: Known = KNOWN, **changes):
-    """The fields of a row with these cells, and the codes of what is said of it."""
+    """Return the fields of a row with these cells, and the codes of its messages."""
     page = read(page_of(listed({**COLUMNS, **changes}.values())), known)
     fields = dict(page.runs[0].fields) if page.runs else None
     return fields, [problem.code for problem in page.problems if problem.code is not Code.page_assumed]
@@ -83,7 +83,7 @@ def test_links(cell, script, codes):
     targets = f"\n.. _named: {REPOSITORY}/blob/{COMMIT}/x/n.sh\n__ {REPOSITORY}/blob/{COMMIT}/x/o.sh\n"
     page = read(text + (targets if cell.endswith("_") and "<" not in cell and "gone" not in cell else ""))
     found = sorted(problem.code.name for problem in page.problems if problem.code is not Code.page_assumed)
-    if "anonymous" in cell or "named" in cell:  # the one that is not used is docutils' business
+    if "anonymous" in cell or "named" in cell:  # docutils reports the unused one
         found = [name for name in found if name != "page_syntax"]
     assert page.runs[0].fields.get("script") == script
     assert found == sorted(code.name for code in codes)
@@ -139,9 +139,7 @@ def test_checkpoints_are_known_or_left_open(label, model, code):
     assert run.record.short_name == label
     assert [problem.code for problem in page.problems] == ([code] if code else [])
     if label == "Qwen2-14B":
-        assert (
-            "model: TODO  # there is no checkpoint called 'Qwen2-14B'; the nearest is Qwen/Qwen2" in run.text
-        )
+        assert "model: TODO  # unknown model 'Qwen2-14B'; the nearest is Qwen/Qwen2" in run.text
 
 
 def test_checkpoints_that_the_user_names():
@@ -153,16 +151,16 @@ def test_checkpoints_that_the_user_names():
 
 @pytest.mark.parametrize(("changes", "written", "code", "words"), [
     ({"Resource": "8*H900"}, True, Code.unknown_gpu, "unknown GPU 'H900'; it is kept"),
-    ({"MaxBatch": "many"}, True, Code.page_cell, "MaxBatch: 'many' is not understood"),
+    ({"MaxBatch": "many"}, True, Code.page_cell, "MaxBatch: invalid value 'many'"),
     ({"Model": link("https://example.org")}, True, Code.page_link, "a link is left out"),
-    ({"Resource": "２*H800"}, False, Code.page_cell, "Resource: '２*H800' is not understood"),
-    ({"Link": "`a.sh <x/a.sh>`"}, True, Code.page_link, "'a.sh <x/a.sh>' is not one link to a script"),
-    ({"Resource": "some"}, False, Code.page_cell, "Resource: 'some' is not understood"),
-    ({"Tag": "MAX"}, False, Code.page_cell, "Tag: 'MAX' is not understood"),
-    ({"Train": "deepspeed"}, False, Code.page_cell, "Train: 'deepspeed' is not understood"),
-    ({"Infer": "llama"}, False, Code.page_cell, "Infer: 'llama' is not understood"),
-    ({"Task": "\\"}, False, Code.page_row, "the row is left out for lack of Task"),
-    ({"Task": "TODO"}, False, Code.todo, "the row is left out: task: TODO"),
+    ({"Resource": "２*H800"}, False, Code.page_cell, "Resource: invalid value '２*H800'"),
+    ({"Link": "`a.sh <x/a.sh>`"}, True, Code.page_link, "'a.sh <x/a.sh>' is not a single link to a script"),
+    ({"Resource": "some"}, False, Code.page_cell, "Resource: invalid value 'some'"),
+    ({"Tag": "MAX"}, False, Code.page_cell, "Tag: invalid value 'MAX'"),
+    ({"Train": "deepspeed"}, False, Code.page_cell, "Train: invalid value 'deepspeed'"),
+    ({"Infer": "llama"}, False, Code.page_cell, "Infer: invalid value 'llama'"),
+    ({"Task": "\\"}, False, Code.page_row, "the row is left out, because it lacks Task"),
+    ({"Task": "TODO"}, False, Code.todo, "the row is left out: task: the value is still TODO"),
     ({"Task": "x" * 300}, False, Code.wrong_value, "the row is left out: task"),
 ])  # fmt: skip
 def test_cells_that_are_not_understood(changes, written, code, words):
@@ -173,7 +171,7 @@ def test_cells_that_are_not_understood(changes, written, code, words):
 
 
 def test_links_of_one_text_keep_their_addresses():
-    """docutils has something to say about them, depending on its version."""
+    """Some versions of docutils report them."""
     script = "https://github.com/volcengine/verl/blob/v0.4.0/examples/{}/a.sh"
     rows = [[*[*COLUMNS.values()][:7], link(script.format(name)), "Jane"] for name in ("one", "two")]
     page = read(page_of(listed(*rows)))

@@ -1,4 +1,4 @@
-"""A typed page beside the data: every difference is named, in both directions."""
+"""Comparing a hand-typed page with the data: every difference is reported, in both directions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROW = {
 
 
 def rows(*changes, size="7B"):
-    """The page with a row for each of these changes."""
+    """Return the page with a row for each of these changes."""
     of_all = [{**ROW, **change}.values() for change in changes]
     return read(page_of(listed(*of_all, headings=ROW), f"{size}\n~~~~"))
 
@@ -34,21 +34,21 @@ RUN = "qwen2-5-7b-grpo-2xh800"
 
 
 @pytest.mark.parametrize(("change", "messages"), [
-    ({"MaxBatch": "17"}, [f"page.rst: MaxBatch: the page has '17', {RUN} '16'"]),
-    ({"MaxBatch": ""}, [f"page.rst: MaxBatch: the page has 'nothing', {RUN} '16'"]),
+    ({"MaxBatch": "17"}, [f"page.rst: MaxBatch: the page has '17', {RUN} has '16'"]),
+    ({"MaxBatch": ""}, [f"page.rst: MaxBatch: the page has 'nothing', {RUN} has '16'"]),
     ({"Tag": "RECOMMENDED", "Infer": "sglang"}, [
-        f"page.rst: Tag: the page has 'RECOMMENDED', {RUN} 'MIN'", f"page.rst: Infer: the page has 'sglang', {RUN} 'vllm0.8.2'",
+        f"page.rst: Tag: the page has 'RECOMMENDED', {RUN} has 'MIN'", f"page.rst: Infer: the page has 'sglang', {RUN} has 'vllm0.8.2'",
     ]),
     ({"Link": LINK.format("b").replace("a.sh", "b.sh")}, [
         "page.rst: Link: the page has 'b.sh <https://github.com/verl-project/verl/blob/2239fd0/examples/b.sh>', "
-        f"{RUN} 'a.sh <https://github.com/verl-project/verl/blob/2239fd0/examples/a.sh>'",
+        f"{RUN} has 'a.sh <https://github.com/verl-project/verl/blob/2239fd0/examples/a.sh>'",
     ]),
     ({"Contributor": "`Jane <https://example.org/jane>`_"}, [
-        f"page.rst: Contributor: the page has 'Jane <https://example.org/jane>', {RUN} 'Jane'",
+        f"page.rst: Contributor: the page has 'Jane <https://example.org/jane>', {RUN} has 'Jane'",
     ]),
     ({"Task": "PPO", "Resource": "8*H20", "Train": "megatron"}, [
-        "page.rst: the data have no run like the row Qwen/Qwen2.5-7B, PPO on 8*H20, under 7B",
-        f"data/runs/{RUN}.yaml: the page has no row like the run {RUN}, Qwen/Qwen2.5-7B, GRPO on 2*H800, under 7B",
+        "page.rst: the data have no run for the row Qwen/Qwen2.5-7B, PPO on 8*H20, under 7B",
+        f"data/runs/{RUN}.yaml: the page has no row for the run {RUN}, Qwen/Qwen2.5-7B, GRPO on 2*H800, under 7B",
     ]),
 ])  # fmt: skip
 def test_differences_are_named(change, messages):
@@ -62,5 +62,5 @@ def test_rows_of_another_size_are_not_the_same():
 def test_the_surest_pairs_are_made_first():
     page = rows({"MaxBatch": "17"}, {"Infer": "sglang"})
     assert said(page, rows({"Infer": "sglang"}, {})) == [
-        "page.rst: MaxBatch: the page has '17', qwen2-5-7b-grpo-2xh800-fsdp '16'"
+        "page.rst: MaxBatch: the page has '17', qwen2-5-7b-grpo-2xh800-fsdp has '16'"
     ]

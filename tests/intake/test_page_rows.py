@@ -1,4 +1,4 @@
-"""Rows that lack cells, as those of a page that has lost some: told, never guessed."""
+"""Rows with missing cells are reported; the missing cells are never guessed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sphinx_verl_resources.diagnostics import Code
 
 
 def rows(*cells):
-    """What is read of a page with these rows."""
+    """Read a page with these rows."""
     return read(page_of(listed(*cells)))
 
 
@@ -60,7 +60,7 @@ def test_cells_over_several_columns_are_rows_of_another_length():
 
 
 def damaged(size: str, underline: str, *rows: str) -> str:
-    """A section as a page has it whose rows have lost Model, Link and Contributor."""
+    """Return a section of a page whose rows have lost Model, Link and Contributor."""
     lines = [size, underline, "", ".. list-table::", "    :widths: auto", "    :header-rows: 1", "    "]
     for cells in (COLUMNS, *(row.split() for row in rows)):
         lines += [f"    {'  -' if index else '* -'} {cell}" for index, cell in enumerate(cells)]

@@ -1,4 +1,4 @@
-"""Launch scripts of many kinds: what ``new`` and ``estimate`` take from each, or why they refuse it."""
+"""Launch scripts of many kinds: results of ``new`` and ``estimate``, or why they reject a script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACCEPTED = [each for each in EXPECTED if "refused" not in each]
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Run a command beside a copy of the script, where there is no data directory."""
+    """Run a command next to a copy of the script, without a data directory."""
     monkeypatch.chdir(tmp_path)
 
     def ran(command, expected, *more):

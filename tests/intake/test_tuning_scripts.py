@@ -1,4 +1,4 @@
-"""Scripts written in the style of verl's tuning scripts, from what each of them sets."""
+"""Scripts in the style of verl's tuning scripts, generated from the settings of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
 
 _WORDS = {True: "True", False: "False", None: "null"}
-#: What all of them pass besides what the facts list.
+#: Settings in all scripts in addition to the listed ones.
 _ALWAYS = {
     "algorithm.use_kl_in_reward": False,
     "actor_rollout_ref.rollout.name": "vllm",
@@ -24,7 +24,7 @@ def described(root):
     return yaml.safe_load((root / "tests/intake/tuning_scripts.yaml").read_text("utf-8"))["scripts"]
 
 
-#: What the facts say of a setting that has to be given; it is the path of an adapter.
+#: Marks a setting that must be given, the path of an adapter.
 _REQUIRED = "(required environment variable)"
 
 
@@ -37,7 +37,7 @@ def text_of(value):
 
 
 def legacy(fact):
-    """With arithmetic from the number of GPUs, and one long command."""
+    """Return a script with arithmetic on the number of GPUs and one long command."""
     settings = dict(fact["set"])
     nodes, each = settings["trainer.nnodes"], settings["trainer.n_gpus_per_node"]
     batch = settings["data.train_batch_size"]
@@ -61,7 +61,7 @@ def legacy(fact):
 
 
 def current(fact):
-    """With defaults from the environment, arrays, and the arguments of the script after them."""
+    """Return a script with defaults from the environment, arrays, and the script's arguments after them."""
     lines = ["#!/usr/bin/env bash", "set -xeuo pipefail", f"MODEL_PATH=${{MODEL_PATH:-{fact['model']}}}"]
     arrays: dict[str, list[str]] = {}
     for number, (key, value) in enumerate({**fact["set"], **_ALWAYS}.items()):

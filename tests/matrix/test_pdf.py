@@ -1,4 +1,4 @@
-"""The PDF: nothing printed over its neighbour, links that land, tables that break over pages."""
+"""The PDF: no overlapping text, valid links, and tables that break across pages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def compiled(out: Path) -> str:
-    """The text of the PDF; TeX must have nothing to complain about."""
+    """Return the text of the PDF; TeX must not report problems."""
     (source,) = out.glob("*.tex")
     tex = source.read_text("utf-8")
     for target in re.findall(r"\\hyperref\[\\detokenize\{([^}]*)\}\]", tex):
         assert rf"\label{{\detokenize{{{target}}}}}" in tex, target
-    readable = r"-usepretex=\pdfobjcompresslevel=0"  # the links, that is
+    readable = r"-usepretex=\pdfobjcompresslevel=0"  # so that links are readable
     command = ["latexmk", "-pdf", readable, "-interaction=nonstopmode", "-halt-on-error", source.name]
     subprocess.run(command, cwd=out, check=True, capture_output=True)
     log = source.with_suffix(".log").read_text("utf-8", errors="replace")
-    # The last three are what pdfTeX and LaTeX say of links that land nowhere, or in one of two places.
+    # The last three are messages of pdfTeX and LaTeX about broken or ambiguous links.
     for complaint in ("undefined", "does not exist", "already used", "multiply defined"):
         assert complaint not in log
     assert not re.search(r"^Overfull \\hbox", log, re.MULTILINE)
@@ -34,7 +34,7 @@ def compiled(out: Path) -> str:
 
 
 def _check_links(pdf: Path) -> None:
-    """Each link within the PDF names a place that the PDF has."""
+    """Check that the target of each internal link is in the PDF."""
     listed = subprocess.run(["pdfinfo", "-dests", pdf], check=True, capture_output=True, text=True).stdout
     places = set(re.findall(r'"(.*)"$', listed, re.MULTILINE))
     links = {
