@@ -283,7 +283,7 @@ def code_passages(path: str, source: str) -> Iterator[Passage]:
         ):
             text = node.value
         if re.search(r"[a-z]{2,},? [a-z]{2,}", text) and not re.search(r"\\[\w(]|\(\?|</", text):
-            for paragraph in re.split(r"\n\s*\n|\n(?=\s)", text):
+            for paragraph in re.split(r"\n\s*\n|\n(?=[\s#])", text):
                 yield Passage(path, node.lineno, "message", paragraph.replace("``", "`"))
     comment: list[str] = []
     last = 0

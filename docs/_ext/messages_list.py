@@ -28,7 +28,7 @@ class Codes(Generated):
         examples = {message.rpartition(" [")[2].removesuffix("]"): message for message in messages}
         yield ".. list-table::"
         yield "   :header-rows: 1"
-        yield "   :widths: 22 78"
+        yield "   :widths: 30 70"
         yield "   :class: docs-codes"
         yield ""
         yield "   * - Code\n     - Meaning, what to do, and an example"

@@ -146,7 +146,8 @@ def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) 
         message = f"the key {loc[-1]!r} is missing" + (f" in {inside!r}" if inside else "")
         meaning = ((field and field.description) or "").rstrip(".")
         parts = (meaning, f"allowed: {', '.join(allowed)}" if allowed else "", example)
-        return document.diagnostic(loc[:-1], Code.missing_key, message, "; ".join(filter(None, parts)))
+        remedy = f"add it: {', '.join(filter(None, parts))}" if any(parts) else "add it"
+        return document.diagnostic(loc[:-1], Code.missing_key, message, remedy)
     if kind in _EXPECTED:
         got, remedy = got_instead(error["input"], document.source(loc), kind)
         if kind == "model_type":

@@ -138,7 +138,7 @@ class _Source:
         else:
             where = f" in {loc[-1]!r}" if loc else ""
             message = f"the key {name!r} is missing{where}"
-            self.note(loc, message, description, Code.missing_key, Severity.ERROR)
+            self.note(loc, message, f"add it: {description}", Code.missing_key, Severity.ERROR)
 
     def note_misspelt(self, name: str, severity: Severity = Severity.WARNING) -> None:
         """Report a misspelt key; as a warning if the key is optional."""

@@ -1,1 +1,1 @@
-"""Sphinx: the extension, its domain, directives, transforms and what each builder needs."""
+"""The Sphinx extension: domain, directives, transforms, and support for each builder."""

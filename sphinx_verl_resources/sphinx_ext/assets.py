@@ -1,4 +1,4 @@
-"""Files beside the pages: the style sheet, answers of forms, and files to download."""
+"""Files next to the pages: the style sheet, scripts, answers of forms, and downloads."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 STATIC = Path(__file__).parent.parent / "static"
 STYLE_SHEET = "verl-resources.css"
-#: For tables that scroll or are behind tabs, and blocks that fold.
+#: Handles scrolling tables, tabs and folded blocks.
 TABLE_SCRIPT = "verl-tables.js"
-#: A page with one of these of ours needs the style sheet.
+#: Pages with one of our nodes of these types need the style sheet.
 _STYLED = (nodes.table, nodes.container, nodes.definition_list)
 
 
 def add_static_path(app: Sphinx, config: Config) -> None:
-    """Name the folder of the style sheet and the scripts, which builders of HTML copy.
+    """Add the folder of the style sheet and the scripts, which HTML builders copy.
 
-    Done before Sphinx compares the configuration with that of the last build, which would differ otherwise.
+    This must happen before Sphinx compares the configuration with that of the last build.
     """
-    # In front, so that a file of the same name in the project's own folder wins.
+    # First, so that a file of the same name in the project's own folder wins.
     config.html_static_path = [str(STATIC), *config.html_static_path]
 
 
 def link_style_sheet(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Link the style sheet from a page that needs it, and the script for tables."""
+    """Add the style sheet and the script for tables to a page that needs them."""
     if doctree is None or not VerlDomain.of(app.env).may_show(pagename):
         return
     if any(isinstance(node, _STYLED) and is_ours(node) for node in doctree.findall(nodes.Element)):
@@ -49,7 +49,7 @@ def link_style_sheet(
 
 
 def write_files(app: Sphinx, env: BuildEnvironment) -> None:
-    """Write files that are missing or have changed, and delete those that no page needs any more."""
+    """Write missing and changed files, and delete files that no page needs."""
     if not is_for_browsers(app.builder):
         return
     out = Path(app.outdir)
@@ -65,20 +65,20 @@ def write_files(app: Sphinx, env: BuildEnvironment) -> None:
 
 
 def may_need_files(app: Sphinx, pagename: str) -> bool:
-    """Return whether a page for browsers, or a page joined to it, can need files of its own."""
+    """Return whether a page for browsers, or a page joined to it, can need files."""
     return is_for_browsers(app.builder) and VerlDomain.of(app.env).may_need_files(pagename)
 
 
 def is_for_browsers(builder: Builder) -> bool:
-    """Return whether pages are written for a browser, and not for a book or the help of a program."""
+    """Return whether pages are written for a browser rather than a book or a help viewer."""
     return isinstance(builder, StandaloneHTMLBuilder) and not builder.embedded
 
 
 def link_downloads(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Link the files at the top of the output; other builders show their names."""
+    """Link the files to download; other builders show only their names."""
     if not may_need_files(app, docname):
         return
-    # The page that is the whole output has no address but a place in itself.
+    # In a single page, the target is only an anchor.
     page = app.builder.get_target_uri(docname).partition("#")[0]
     for node in list(doctree.findall(nodes.inline)):
         if DOWNLOAD_CLASS in node["classes"]:

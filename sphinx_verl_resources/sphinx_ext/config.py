@@ -1,4 +1,4 @@
-"""The ``verl_resources_*`` values of conf.py: type, default, who reads them again, and help in one place."""
+"""The ``verl_resources_*`` values of conf.py: type, default, description, and the pages that use them."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def _about(kind: str, pages: str, text: str, *types: type) -> dict[str, Any]:
 
     Args:
         kind: its type, in words.
-        pages: the pages that are read again when it changes; all others stay as they are.
-        text: what it is for, in reStructuredText.
-        types: its types; text where none is named.
+        pages: the pages to read again when it changes.
+        text: its description, in reStructuredText.
+        types: its types; text by default.
     """
     return {"type": kind, "rebuild": pages, "help": text, "types": types or (str,)}
 
 
 @dataclass(frozen=True)
 class VerlConfig:
-    """All values, without the prefix that they carry in conf.py."""
+    """The values of conf.py, named without their prefix."""
 
     data: list[str] = field(
         default_factory=list,
         metadata=_about(
             "list of directories",
-            "pages with a run, a fact or a figure that is another one now",
-            "Data directories, relative to conf.py, read after the bundled dataset: their runs replace the "
-            "bundled runs, their registries extend and override the bundled ones by name.",
+            "pages with a run, a fact or a figure that has changed",
+            "Data directories, relative to conf.py. Their runs replace the bundled runs; their registries "
+            "extend the bundled ones and override entries of the same name.",
             list,
             tuple,
         ),
@@ -68,18 +68,18 @@ class VerlConfig:
         default="",
         metadata=_about(
             "address with ``{path}``",
-            "pages with details of runs",
-            "Where a file of the data is edited; ``{path}`` is its path in the data directory, "
-            "``runs/<id>.yaml``. While it is empty, nothing is linked.",
+            "pages with run details",
+            "Address for editing a file of the data; ``{path}`` is its path in the data directory, "
+            "``runs/<id>.yaml``. If empty, no link is shown.",
         ),
     )
     add_run: str = field(
         default="verl-add-a-run",
         metadata=_about(
             "label or address",
-            "pages with a section that has no run",
-            "Where a section without runs sends contributors. While the label does not exist, "
-            "``verl-resources new --help`` is named.",
+            "pages with a section without runs",
+            "Link for contributors in sections without runs. If the label does not exist, "
+            "``verl-resources new --help`` is shown instead.",
         ),
     )
     estimator_page: str = field(
@@ -87,45 +87,44 @@ class VerlConfig:
         metadata=_about(
             "label or address",
             "pages with remarks",
-            "Where remarks send readers for what verl itself does. While the label does not exist, nothing "
-            "is linked.",
+            "Page about the estimator, linked below remarks. If the label does not exist, no link is shown.",
         ),
     )
 
     @property
     def links(self) -> Links:
-        """The link templates; a broken one gives way to its default."""
+        """The link templates, with defaults in place of invalid ones."""
         return Links(
             SCRIPT_URL if template_problem(self.script_url, SCRIPT_FIELDS) else self.script_url,
             COMMIT_URL if template_problem(self.commit_url, COMMIT_FIELDS) else self.commit_url,
         )
 
     def edit_address(self, path: str) -> str:
-        """Return the address where a file of the data is edited; empty if that is not known."""
+        """Return the address for editing a file of the data; empty if ``edit_url`` is unset or invalid."""
         if template_problem(self.edit_url, EDIT_FIELDS):
             return ""
         return self.edit_url.format(path=quote(path))
 
     @property
     def directories(self) -> list[str]:
-        """The data directories that are usable as names."""
+        """The data directories with usable names."""
         return [name for name in self.data if name and "\0" not in name]
 
 
 SCRIPT_FIELDS = frozenset({"ref", "path"})
 COMMIT_FIELDS = frozenset({"ref"})
 EDIT_FIELDS = frozenset({"path"})
-#: The values that are templates of addresses, and the names that each must hold.
+#: The address templates, with the fields that each must contain.
 TEMPLATES = {"script_url": SCRIPT_FIELDS, "commit_url": COMMIT_FIELDS, "edit_url": EDIT_FIELDS}
-#: The values that name a place to link.
+#: The values that are a label or an address.
 LABELS = ("add_run", "estimator_page")
 
 
 def register_config(app: Sphinx) -> None:
-    """Tell Sphinx about every value.
+    """Register every value with Sphinx.
 
-    None of them makes Sphinx read everything again: pages that use a value remember what it was, see
-    ``domain.VerlDomain.outdated``.
+    A changed value does not make Sphinx read every page again: each page remembers the values that it uses,
+    see ``domain.VerlDomain.outdated``.
     """
     defaults = VerlConfig()
     for item in fields(VerlConfig):
@@ -140,7 +139,7 @@ def read_config(config: Config) -> VerlConfig:
     values = {item.name: getattr(config, PREFIX + item.name) for item in fields(VerlConfig)}
     data = values["data"]
     listed = data if isinstance(data, (list, tuple)) else [data]
-    # What is no name counts as an empty one, see ``config_problems``.
+    # Anything but a name becomes an empty name, which ``config_problems`` reports.
     values["data"] = [str(item) if isinstance(item, (str, os.PathLike)) else "" for item in listed]
     for name in ("script_url", "commit_url", "edit_url", *LABELS):
         values[name] = str(values[name])
@@ -148,7 +147,7 @@ def read_config(config: Config) -> VerlConfig:
 
 
 def config_problems(config: VerlConfig, confdir: Path) -> list[Diagnostic]:
-    """Return the problems of values, at their line of conf.py."""
+    """Return the problems of values, each at its line of conf.py."""
     found: list[Diagnostic] = []
     for name, names in TEMPLATES.items():
         problem = template_problem(getattr(config, name), names)
@@ -166,7 +165,7 @@ def config_problems(config: VerlConfig, confdir: Path) -> list[Diagnostic]:
 
 
 def label_problems(config: VerlConfig, confdir: Path, labels: Container[str]) -> list[Diagnostic]:
-    """Return the problems of labels that do not exist; all pages must have been read."""
+    """Return a problem for each label that does not exist. Call this after all pages are read."""
     found: list[Diagnostic] = []
     for name in LABELS:
         target = getattr(config, name)
@@ -178,7 +177,7 @@ def label_problems(config: VerlConfig, confdir: Path, labels: Container[str]) ->
 
 
 def conf_place(confdir: Path, name: str) -> Location:
-    """Return where conf.py sets a value; its first line if no line sets it directly."""
+    """Return the line of conf.py that sets a value; the first line if there is none."""
     try:
         text = (confdir / "conf.py").read_text("utf-8", errors="replace")
     except OSError:

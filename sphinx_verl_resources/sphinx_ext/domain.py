@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Found(NamedTuple):
-    """An answer, or the error that says why there is none, with its fingerprint."""
+    """An answer, or the error raised instead, with its fingerprint."""
 
     answer: Any
     fingerprint: str
@@ -54,10 +54,10 @@ class VerlDomain(Domain):
     name = "verl"
     label = "verl"
     #: ``uses``: per document, each query and the fingerprint of its answer.
-    #: ``state``: of all data and configuration, when the answers were last known to be right.
-    #: ``problems``: what was wrong with conf.py and with each part of the data that was asked for since.
-    #: ``objects``: per document, what it shows that can be referred to.
-    #: ``files``: per document, the files that it needs in the output, by their path there, compressed.
+    #: ``state``: a digest of the data and configuration with which all answers were last up to date.
+    #: ``problems``: the problems of conf.py and of each part of the data that was used since.
+    #: ``objects``: per document, the objects on it that references can link.
+    #: ``files``: per document, the files that it needs, compressed, by their path in the output.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
         "uses": {},
@@ -67,10 +67,10 @@ class VerlDomain(Domain):
         "files": {},
         "written": {},
     }
-    #: Raise when ``initial_data`` or a part of it takes another shape: when a query, a diagnostic or a
-    #: function that a query names moves, or takes other fields or arguments. Sphinx then reads everything
-    #: again. A fingerprint that is made otherwise is no reason: a new version of the extension reads all its
-    #: pages again anyway, see ``Extension``.
+    #: Raise when the structure of ``initial_data`` changes: when a query, a diagnostic or a function used by
+    #: a query moves, or changes its fields or arguments. Sphinx then reads every page again. A new way to
+    #: compute fingerprints needs no change here: a new version of the extension reads all its pages again,
+    #: see ``Extension``.
     data_version = 17
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
@@ -78,7 +78,7 @@ class VerlDomain(Domain):
 
     #: The directory of conf.py.
     confdir: Path
-    #: The number of processes that Sphinx was asked for.
+    #: The number of processes that Sphinx may use.
     jobs = 1
     #: A digest of the translations of this build, see ``i18n.use_language``.
     words = ""
@@ -88,7 +88,7 @@ class VerlDomain(Domain):
         """Return the domain of a build."""
         return cast("VerlDomain", env.get_domain(cls.name))
 
-    # -- the data of one build, each part when it is first asked for
+    # -- the data of one build, each part loaded on first use
 
     @cached_property
     def records(self) -> BuildData:
@@ -113,7 +113,7 @@ class VerlDomain(Domain):
         return self.records.catalog
 
     def forget(self) -> None:
-        """Drop what was loaded; the next build of the same application reads again."""
+        """Drop the loaded data, so that the next build of the same application reads it again."""
         self.__dict__.pop("records", None)
         self._found.clear()
 
@@ -127,12 +127,12 @@ class VerlDomain(Domain):
         return {query for uses in self.uses.values() for query in uses}
 
     def report(self) -> bool:
-        """Print every problem of the data, once a build, for as long as any page uses the data.
+        """Print every problem of the data once per build, if any page uses the data.
 
-        Builds in which nothing has changed repeat what the last one printed, so that no error is overlooked.
+        A build without changes repeats the messages of the last one, so that no error is overlooked.
 
         Returns:
-            Whether data or configuration are new, and with them what this remembers.
+            True if the data or the configuration have changed, and Sphinx should save the domain's data.
         """
         if not self.uses:
             return False
@@ -154,19 +154,19 @@ class VerlDomain(Domain):
     # -- which page asks what
 
     def may_show(self, docname: str) -> bool:
-        """Return whether a document, or a page joined to it, can hold something of ours."""
+        """Return whether a document, or a page joined to it, can contain our nodes."""
         return docname in self.uses or docname in self.env.toctree_includes
 
     def ask(self, query: Query[Answer]) -> Answer:
-        """Answer a query; the document being read depends on the answer from now on.
+        """Answer a query, and make the document being read depend on the answer.
 
         Raises:
-            NoAnswerError: there is no answer; on this, too, the document depends.
+            NoAnswerError: there is no answer. The document depends on this too.
         """
         found = self._find(query)
         self.uses.setdefault(self.env.docname, {})[query] = found.fingerprint
         if isinstance(found.answer, NoAnswerError):
-            # Without the traceback of the first time.
+            # Without the traceback of the first call.
             raise found.answer.with_traceback(None)
         return cast("Answer", found.answer)
 
@@ -180,10 +180,10 @@ class VerlDomain(Domain):
         }
 
     def unwritten(self, output: str) -> list[str]:
-        """Return the documents whose answers ``output`` does not show yet, and expect them to be written now.
+        """Return the documents whose answers ``output`` does not show yet, and record them as written.
 
-        Builders that share an environment each read what has changed since any of them did, and so would
-        leave their own older pages as they are.
+        Builders that share an environment read a changed page only once. Without this, the other builders
+        would keep their older version of it.
         """
         written = self.data["written"].get(output, {})
         now = {
@@ -200,7 +200,7 @@ class VerlDomain(Domain):
 
     @property
     def _state(self) -> str:
-        """A text that is equal where all answers are; needs neither YAML nor pydantic."""
+        """A digest of everything that answers depend on; computing it needs neither YAML nor pydantic."""
         return digest(Extension().answer(self.records), self.records.snapshot.digest, plain(self.settings))
 
     @property
@@ -219,7 +219,7 @@ class VerlDomain(Domain):
         return self._found[query]
 
     def find_ahead(self, queries: Iterable[Query[Any]]) -> None:
-        """Answer queries that take long in several processes, where Sphinx was asked for them."""
+        """Answer slow queries in several processes, if Sphinx uses more than one."""
         left = [query for query in queries if query not in self._found]
         if self.jobs > 1 and parallel_available:
             tasks = ParallelTasks(self.jobs)
@@ -227,12 +227,12 @@ class VerlDomain(Domain):
                 tasks.add_task(self._find, query, self._found.__setitem__)
             tasks.join()
 
-    # -- files beside the pages
+    # -- files next to the pages
 
     def note_file(self, path: str, text: str) -> None:
         """Remember a file that the document being read needs, by its path in the output.
 
-        Kept here and not in the document, which every builder copies and some print.
+        It is stored here rather than in the document, which every builder copies and some print.
         """
         self.data["files"].setdefault(self.env.docname, {})[path] = zlib.compress(text.encode())
 
@@ -247,7 +247,7 @@ class VerlDomain(Domain):
         kept = {path: packed for files in self.data["files"].values() for path, packed in files.items()}
         return {path: zlib.decompress(packed) for path, packed in sorted(kept.items())}
 
-    # -- what pages show that can be referred to
+    # -- objects on pages that references can link
 
     @property
     def shown(self) -> objects.Objects:
@@ -259,36 +259,36 @@ class VerlDomain(Domain):
         return objects.note(self.shown, self.env.docname, kind, name, target)
 
     def rename_anchors(self, renamed: Mapping[str, str]) -> None:
-        """Give the objects of the document being read their new ids."""
+        """Rename the ids of the objects on the document being read."""
         for found in self.shown.get(self.env.docname, {}).values():
             for name, target in found.items():
                 found[name] = target._replace(anchor=renamed.get(target.anchor, target.anchor))
 
-    # -- what Sphinx asks of a domain
+    # -- the interface of a Sphinx domain
 
     def clear_doc(self, docname: str) -> None:
-        """Forget what a document used."""
+        """Remove the data of a document."""
         self.uses.pop(docname, None)
         self.shown.pop(docname, None)
         self.data["files"].pop(docname, None)
 
     def merge_domaindata(self, docnames: Iterable[str], otherdata: dict[str, Any]) -> None:
-        """Take over what another process has read."""
+        """Add the data of documents that another process has read."""
         for docname in docnames:
             for kept in ("uses", "objects", "files"):
                 if docname in otherdata[kept]:
                     self.data[kept][docname] = otherdata[kept][docname]
 
     def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
-        """Yield what search and other projects' references find, each object once.
+        """Yield each object once, for search and for references from other projects.
 
-        An object is shown by its name. Sphinx's search would build wrong links from a title.
+        Search shows an object by its name; Sphinx would build wrong links from a title.
         """
         for kind, name, page, shown in objects.every(self.shown):
             yield name, name, kind, page, shown.anchor, 1
 
     def get_type_name(self, type: ObjType, primary: bool = False) -> str:  # noqa: A002 - Sphinx's name
-        """Return what search calls an object."""
+        """Return the type of an object as search shows it."""
         return f"{self.label} {_(type.lname)}"
 
     def resolve_xref(
@@ -301,7 +301,7 @@ class VerlDomain(Domain):
         node: pending_xref,
         contnode: Element,
     ) -> reference | None:
-        """Return a link to what the target names; None where this output has none."""
+        """Return a link to the target; None if this output does not contain it."""
         found = objects.find(self.shown, typ, target, fromdocname)
         if found is None:
             return None
@@ -324,7 +324,7 @@ class VerlDomain(Domain):
         node: pending_xref,
         contnode: Element,
     ) -> list[Any]:
-        """Return the links that ``:any:``, and a link of MyST, may mean."""
+        """Return the possible links of ``:any:`` or of a MyST link."""
         found = []
         for kind, name in objects.matches(self.shown, target):
             link = self.resolve_xref(env, fromdocname, builder, kind, name, node, contnode)

@@ -1,4 +1,4 @@
-"""The wiring: what is registered with Sphinx, and which event calls what."""
+"""Registration with Sphinx, and the handlers of its events."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
     from sphinx.util.typing import ExtensionMetadata
 
-#: Raise when pickled doctrees hold something else: a node of ours takes another name or module, or any node
-#: carries other attributes of ours. Sphinx then reads everything again. What the domain keeps has a number of
-#: its own, ``VerlDomain.data_version``.
+#: Raise when the content of pickled doctrees changes: when one of our nodes changes its name or module, or
+#: our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
+#: separate number, ``VerlDomain.data_version``.
 ENV_VERSION = 8
 
-#: Up to so many pages Sphinx reads in one process.
+#: Sphinx reads up to this many pages in one process.
 MANY_PAGES = 5
 
-#: In the order of their priorities.
+#: In order of priority.
 POST_TRANSFORMS = (
     ListSeeAlso,
     UniqueIds,
@@ -64,7 +64,7 @@ POST_TRANSFORMS = (
 
 def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
-    choose_language(app)  # for the title of the index, which Sphinx asks for here
+    choose_language(app)  # for the title of the index, which Sphinx needs here
     register_config(app)
     app.add_domain(VerlDomain)
     for node in (verl_runs, verl_seealso, verl_marks, verl_remarks):
@@ -104,12 +104,12 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
 
 
 def choose_language(app: Sphinx) -> str:
-    """Choose the language; see ``use_language`` for what is returned."""
+    """Choose the language; return a digest of the translations, see ``use_language``."""
     return use_language(app.config.language, [Path(app.srcdir) / name for name in app.config.locale_dirs])
 
 
 def start(app: Sphinx) -> None:
-    """Tell the domain where conf.py is, and how many processes may work."""
+    """Set the directory of conf.py and the number of processes in the domain."""
     domain = VerlDomain.of(app.env)
     domain.confdir, domain.jobs = Path(app.confdir), app.parallel
 
@@ -117,23 +117,23 @@ def start(app: Sphinx) -> None:
 def find_outdated(
     app: Sphinx, env: BuildEnvironment, added: Set[str], changed: Set[str], removed: Set[str]
 ) -> list[str]:
-    """Return the pages to read again because of the data, conf.py or the project's own translations."""
+    """Return the pages to read again after a change of the data, conf.py or the project's translations."""
     domain = VerlDomain.of(env)
     domain.forget()
-    # Once more, since only now has Sphinx compiled what the project words itself, see ``gettext_auto_build``.
+    # Again, because Sphinx has only now compiled the project's own translations, see ``gettext_auto_build``.
     domain.words = choose_language(app)
-    # Taken before any other process starts, so that all of them answer from the same files.
+    # Take the snapshot before other processes start, so that all of them use the same files.
     _ = domain.records
     if app.parallel > 1 and len(added | changed) > MANY_PAGES:
-        _ = domain.catalog  # or each of these processes would load it
+        _ = domain.catalog  # otherwise each of these processes would load it
     return sorted(domain.outdated() - removed)
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Report the problems of the data when all pages are read; return the pages to write again."""
+    """Log the problems of the data after all pages are read; return the pages to write again."""
     domain = VerlDomain.of(env)
     is_new = domain.report()
     pages = domain.unwritten(f"{app.builder.name} {app.outdir}")
-    # Sphinx saves what we remember only where there is something to write. Without one page, each build after
-    # a change that no page shows would load the data again, to find again that no page shows it.
+    # Sphinx saves the domain's data only if it writes a page. So write one page even after a change that no
+    # page shows; otherwise each later build would load the data again.
     return pages or (sorted(domain.uses)[:1] if is_new else [])

@@ -1,7 +1,7 @@
-"""The bar above the tables of runs that filters them, and the buttons below that unfold further runs.
+"""The bar above the tables of runs that filters them, and the buttons below that unfold more runs.
 
-They are in the HTML from the start, so that nothing moves when the script begins. The style sheet shows them
-only where scripts run.
+They are part of the HTML, so that nothing moves when the script starts. The style sheet shows them only if
+scripts run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Filters, folds and sorts the rows.
 FILTER_SCRIPT = "verl-resources.js"
-#: Of rows and blocks that are folded until a reader unfolds them.
+#: Class of rows and blocks that are folded until a reader unfolds them.
 MORE_CLASS = "verl-more"
 _RUN_CLASS = run_class("")
 
@@ -58,7 +58,7 @@ class AddFilterBar(OnOurPages):
         catalog = VerlDomain.of(self.env).catalog
         more = {run_id for run_id in ids if catalog.runs[run_id].word != "ran"}
         if len(more) == len(ids):
-            more = set()  # All are of one kind, so that nothing is left to be shown first.
+            more = set()  # None of them ran: show all.
         for one in rows if more else ():
             _fold_rows(one, more)
         for block in self.document.findall(verl_details):
@@ -70,12 +70,12 @@ class AddFilterBar(OnOurPages):
 
 
 def _run_id(name: str) -> str:
-    """Return the run that the class of a row names."""
+    """Return the run id in the class of a row."""
     return name.removeprefix(_RUN_CLASS)
 
 
 def _fold_rows(rows: verl_rows, more: Set[str]) -> None:
-    """Mark the rows to be folded, and put a button below their table, which may be folded too."""
+    """Mark the rows to fold, and put a button below their table, which may be folded too."""
     folded = [_run_id(name) in more for name in rows["names"]]
     count = sum(folded)
     if not count:
@@ -95,7 +95,7 @@ def _fold_rows(rows: verl_rows, more: Set[str]) -> None:
 
 
 def _outermost(rows: verl_rows) -> nodes.Node:
-    """Return the region of a table, or the first of the sections of sizes of which one holds it."""
+    """Return the region of a table, or the first size-class section if the table is inside one."""
     around = list(ancestors(rows))
     section = next((node for node in around if _is_of_size(node)), None)
     beside = section.parent.children if section else around
@@ -127,10 +127,10 @@ def _bar(data: dict[str, Any], folded: int) -> str:
 
 
 def _field(facet: Mapping[str, Any]) -> str:
-    """Return a control; the script adds its options, with the numbers of runs that they would leave."""
+    """Return a control; the script adds its options, each with the number of matching runs."""
     name = f"verl-filter--{facet['name']}"
     every = escape(_("All"))
-    # Browsers that fill in what was chosen on the last visit would contradict the address.
+    # A browser that restores the choices of the last visit would contradict the address.
     return (
         f'<div class="verl-field"><label for="{name}">{escape(facet["heading"])}</label>'
         f'<select id="{name}" autocomplete="off"><option value="-1">{every}</option></select></div>'

@@ -1,7 +1,7 @@
-"""Our nodes in HTML: charts, rows of runs, blocks that fold, tables that scroll by key, scopes of headers.
+"""Our nodes in HTML: charts, rows of runs, folded blocks, tables that scroll by keyboard, header scopes.
 
-The theme's translator writes the tags of tables, and attributes are added to them: docutils passes only the
-ids and classes of a node on. The rows of runs, of which there can be thousands, are written here.
+The theme's translator writes the tags of tables; attributes are added afterwards, because docutils passes on
+only the ids and classes of a node. The rows of runs, which can be thousands, are written directly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: The region around a table that may be wider than the page.
 SCROLL_CLASS = "verl-scroll"
-#: Tables whose first column has headings too.
+#: Tables whose first column also contains headings.
 TWO_WAYS = frozenset({FIT_CLASS, FEWEST_CLASS})
 
 
@@ -52,14 +52,14 @@ class verl_row(nodes.entry):  # noqa: N801
 
 
 class AccessibleTables(OnOurPages):
-    """A transform that adds scopes to header cells of our tables, and lets the keyboard scroll them."""
+    """A transform that adds scopes to header cells of our tables, and makes them scroll by keyboard."""
 
-    #: Before themes wrap tables in elements of their own.
+    #: Before themes wrap tables in other elements.
     default_priority = RenderRuns.default_priority + 10
     formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
-        """Change each table of ours."""
+        """Change each of our tables."""
         labels = Counter[str]()
         for table in list(self.document.findall(nodes.table)):
             if not is_ours(table):
@@ -70,16 +70,16 @@ class AccessibleTables(OnOurPages):
                     _head_rows(group)
             label = label_of(table)
             labels[label] += 1
-            if labels[label] > 1:  # Regions of one name cannot be told apart in a list of them.
+            if labels[label] > 1:  # Screen readers list regions by name.
                 label = _("{text} ({count})").format(text=label, count=labels[label])
             region = verl_scroll(classes=[SCROLL_CLASS], label=label)
-            # Not `replace_self`, which would give the ids and classes of the table to the region too.
+            # Not `replace_self`, which would also copy the ids and classes of the table to the region.
             table.parent.replace(table, region)
             region += table
 
 
 def head_columns(group: nodes.tgroup) -> None:
-    """Make the cells above the columns headings."""
+    """Turn the cells above the columns into headings."""
     for head in group.children:
         if isinstance(head, nodes.thead):
             for row in head.children:
@@ -87,7 +87,7 @@ def head_columns(group: nodes.tgroup) -> None:
 
 
 def _head_rows(group: nodes.tgroup) -> None:
-    """Make the first cell of each row its heading; docutils' own name for such a column is a stub."""
+    """Turn the first cell of each row into its heading; docutils calls such a column a stub."""
     columns = [node for node in group.children if isinstance(node, nodes.colspec)]
     if len(columns) > 1:
         columns[0]["stub"] = 1
@@ -96,14 +96,14 @@ def _head_rows(group: nodes.tgroup) -> None:
 
 
 def replace_entries(entries: Iterable[nodes.Node], kind: type[nodes.entry]) -> None:
-    """Replace cells by cells of another kind."""
+    """Replace cells with cells of another kind."""
     for entry in list(entries):
         if isinstance(entry, nodes.entry):
             entry.parent.replace(entry, kind("", *entry.children, **entry.attributes))
 
 
 def label_of(table: nodes.table) -> str:
-    """Return the name of a table: its caption, or else the title above it."""
+    """Return the name of a table: its caption, otherwise the title above it."""
     own = next(iter(table.findall(nodes.title)), None)
     if own is not None:
         return own.astext()
@@ -130,7 +130,7 @@ def _with(attribute: str) -> Visitors:
 
 
 def _write_rows(self: HTML5Translator, node: verl_rows) -> None:
-    """Write rows as the theme's translator would; links and marks it writes itself."""
+    """Write rows as the theme's translator would; it still writes links and marks itself."""
     for number, (cells, name) in enumerate(zip(node["rows"], node["names"], strict=True)):
         self.body.append(f'<tr class="{name} row-{"odd" if number % 2 else "even"}">')
         for cell in cells:
@@ -177,11 +177,11 @@ def _visit_tabs(self: HTML5Translator, node: verl_tabs) -> None:
 
 
 def _write_nothing(self: nodes.NodeVisitor, node: nodes.raw) -> None:
-    """Leave a chart out; the table beside it has the same numbers."""
+    """Leave out a chart; the table next to it has the same numbers."""
 
 
 def _skip(self: nodes.NodeVisitor, node: nodes.raw) -> None:
-    """Leave out what has content."""
+    """Leave out a node and its content."""
     raise nodes.SkipNode
 
 
@@ -200,6 +200,6 @@ def add_nodes(app: Sphinx) -> None:
     app.add_node(verl_scroll, html=(_visit_scroll, _closing("div")))
     app.add_node(verl_details, html=(_visit_details, _closing("details")))
     app.add_node(verl_summary, html=(_visit_summary, _closing("summary")))
-    # Other writers leave these out as raw HTML; docutils' XML writer would write them.
+    # Other writers skip these because they are raw HTML; docutils' XML writer would not.
     app.add_node(verl_tabs, html=(_visit_tabs, _closing("div")), xml=(_skip, _write_nothing))
     app.add_node(verl_chart, html=(_visit_chart, _write_nothing), xml=(_write_nothing, _write_nothing))

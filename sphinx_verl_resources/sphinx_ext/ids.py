@@ -1,4 +1,4 @@
-"""Ids of our own elements, which nothing else on a page has."""
+"""Unique ids of our elements on a page."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .domain import VerlDomain
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-#: Ids of sections of size classes. A page may have a section of its own with the title "Size matters".
+#: Ids of size-class sections. They must differ from the id of a section called "Size matters".
 SIZE_ID = re.compile(r"size-\d+(-\d+)?b(-\d+)*")
-#: Where the ids that a page has of ours are kept while Sphinx reads it.
+#: The key of our ids in ``temp_data`` while Sphinx reads a page.
 _OWN_IDS = "verl_ids"
 
 
 def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
-    """Reserve ``stem`` for ``node``, or ``stem-2`` and so on where the page has it already."""
+    """Reserve ``stem`` for ``node``; if it is taken on the page, ``stem-2`` and so on."""
     own: dict[str, nodes.Element] = document.settings.env.temp_data.setdefault(_OWN_IDS, {})
     found = free_name(stem, ChainMap(own, document.ids))
     own[found] = document.ids[found] = node
@@ -34,7 +34,7 @@ def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
 
 
 def claimed_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
-    """Reserve ``stem`` for ``node``, also where a section of the page has got it from its title."""
+    """Reserve ``stem`` for ``node``, and rename a section of the page that has it from its title."""
     section = document.ids.get(stem)
     own = document.settings.env.temp_data.get(_OWN_IDS, {})
     if not isinstance(section, nodes.section) or stem in own:
@@ -52,7 +52,7 @@ def claimed_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
 
 
 def is_own(id_: str, node: nodes.Element) -> bool:
-    """Return whether a directive of ours has made up the id of a node."""
+    """Return whether one of our directives created the id of a node."""
     if SIZE_ID.fullmatch(id_):
         return True
     if isinstance(node, (nodes.table, nodes.target, verl_chart)):
@@ -61,13 +61,13 @@ def is_own(id_: str, node: nodes.Element) -> bool:
 
 
 def row_ids(node: nodes.Element) -> Collection[str]:
-    """Return the ids of rows that are still to be made."""
+    """Return the ids reserved for rows that are not rendered yet."""
     anchors: Mapping[str, str] = node.get("anchors", {})
     return anchors.values()
 
 
 def rename_links(node: nodes.Element, renamed: Mapping[str, str]) -> None:
-    """Let a link lead to a new id, and give rows that are still to be made their new ids."""
+    """Point a link to its new id, and rename the ids reserved for rows."""
     if "anchors" in node:
         node["anchors"] = {run: renamed.get(id_, id_) for run, id_ in node["anchors"].items()}
     if isinstance(node, nodes.reference) and "refid" in node:
@@ -75,16 +75,16 @@ def rename_links(node: nodes.Element, renamed: Mapping[str, str]) -> None:
 
 
 class SettleIds(SphinxTransform):
-    """A transform that renames those ids of ours that something else on a page of MyST has too.
+    """A transform that renames our ids that occur elsewhere on a MyST page too.
 
-    MyST reads an ``eval-rst`` as a document of its own, which knows no id of the page.
+    MyST parses an ``eval-rst`` as a separate document, without the ids of the page.
     """
 
     #: Before sections become captions, and before names become ids.
     default_priority = 195
 
     def apply(self, **kwargs: Any) -> None:
-        """Rename the ids, and all that leads to them."""
+        """Rename the ids, and update the links to them."""
         own: dict[str, nodes.Element] = self.env.temp_data.get(_OWN_IDS) or {}
         if not own:
             return

@@ -1,7 +1,7 @@
 """LaTeX: tables whose columns fit their words, and formulas as mathematics.
 
-A browser widens a column for its longest word and scrolls where that is not enough. LaTeX does neither: it
-prints a long word over the next cell.
+A browser widens a column to fit its longest word, and scrolls if necessary. LaTeX does neither: it prints a
+long word over the next cell.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from .transforms import OnOurPages, RenderRuns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Font sizes, with the average characters of a line on Sphinx's page. The first size that fits is used; there
-#: are few, so that neighbouring tables look alike.
+#: Font sizes, with the average number of characters per line on Sphinx's page. The first size that fits is
+#: used. There are only three, so that neighbouring tables look alike.
 FONTS = ((r"\normalsize", 75), (r"\footnotesize", 106), (r"\scriptsize", 121))
 #: The space between two columns, and its width in average characters.
 SEPARATION, SEPARATION_WIDTH = r"\setlength{\tabcolsep}{3pt}", 2.0
-#: Where a long name may break, after the character; TeX breaks after hyphens by itself.
+#: Break points in long names, after the character. TeX already breaks after hyphens.
 BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
-#: Words up to this long stay in one piece.
+#: Words up to this length do not break.
 SHORT = 10
 #: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break after each.
 WIDE = "\u1100-\u115f\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
-#: Up to four of these characters stay together, because most words have as many.
+#: Up to four of these characters stay together, because most words are no longer.
 PIECES = re.compile(rf"[{WIDE}]{{1,4}}|[^{WIDE}\s]+")
 
 
 class FitTables(OnOurPages):
-    """A transform that sets the widths of our columns, and a smaller font where they need it."""
+    """A transform that sets the column widths of our tables, and a smaller font if needed."""
 
     default_priority = RenderRuns.default_priority + 10
     formats = ("latex",)
 
     def run(self, **kwargs: Any) -> None:
-        """Change each table of ours."""
+        """Change each of our tables."""
         for table in list(self.document.findall(nodes.table)):
             if is_ours(table):
                 self._fit(table)
@@ -69,10 +69,10 @@ def widths(pieces: list[float], lines: list[float], room: float) -> list[float]:
     Args:
         pieces: per column, the widest piece that cannot break.
         lines: per column, the widest cell on one line.
-        room: of the whole line, in the same unit.
+        room: the width of the line, in the same unit.
 
     Returns:
-        Widths, none below its piece; the rest of the room is shared in proportion to what each column lacks.
+        The widths, none below its piece. The remaining room is shared in proportion to what a column lacks.
     """
     lacking = [line - piece for piece, line in zip(pieces, lines, strict=True)]
     left = max(0.0, min(room - sum(pieces), sum(lacking)))
@@ -94,7 +94,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _typeset(text: nodes.Text) -> None:
-    """Let long names break, and write signs that LaTeX's fonts lack."""
+    """Add break points to long names, and replace signs that LaTeX's fonts lack."""
     pieces: list[nodes.Node] = []
     for word in re.split(rf"(\s+|{MINUS})", text):
         if word == MINUS:
@@ -111,7 +111,7 @@ def _typeset(text: nodes.Text) -> None:
 class TypesetFormulas(OnOurPages):
     """A transform that sets formulas as mathematics.
 
-    In other formats they stay text: HTML would need a script, and most builders have no mathematics.
+    In other formats they stay text: HTML would need a script, and most builders do not support mathematics.
     """
 
     default_priority = RenderRuns.default_priority + 10

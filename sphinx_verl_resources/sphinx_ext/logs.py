@@ -20,12 +20,12 @@ def log_diagnostic(diagnostic: Diagnostic, config: Config) -> None:
 
 
 def log_at(place: str, code: Code, message: str, config: Config, severity: Severity = Severity.ERROR) -> None:
-    """Print a problem at a place in a document, as ``get_location`` of a directive or role gives it."""
+    """Print a problem at a place in a document, written as ``get_location`` returns it."""
     _log(severity, one_line(message), place, code, config)
 
 
 def _log(severity: Severity, text: str, place: str, code: Code, config: Config) -> None:
-    # Sphinx 8 prints type and subtype by itself; before, and where it is switched off, they are added here.
+    # Sphinx 8 prints type and subtype unless that is switched off; otherwise they are added here.
     suffix = "" if config.show_warning_types else f" [{code.id}]"
     write = logger.error if severity is Severity.ERROR else logger.warning
     write("%s", text + suffix, location=place, type="verl", subtype=code.name)

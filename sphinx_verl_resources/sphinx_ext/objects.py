@@ -1,4 +1,4 @@
-"""Objects that references lead to: runs, GPUs, models and size classes, and the index of runs."""
+"""Objects that references link to: runs, GPUs, models and size classes, and the index of runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The kinds of objects; ``:any:`` prefers them in this order.
 RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
-#: What people call them.
+#: Their names for readers.
 LABELS = {RUN: N_("run"), SIZE: N_("size class"), GPU: N_("GPU"), MODEL: N_("model")}
 
 
@@ -33,8 +33,8 @@ class Target(NamedTuple):
 
     Attributes:
         anchor: its id on the page.
-        title: what a reference without a text of its own says.
-        group: its heading in the index of runs; empty for what is no run.
+        title: the text of a reference without an explicit text.
+        group: its heading in the index of runs; empty for other objects.
     """
 
     anchor: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
     Attributes:
         page: its document name.
         anchor: the id of the place; empty for the page.
-        title: that of the place, or else of the page.
+        title: the title of the place, otherwise of the page.
     """
 
     page: str
@@ -61,7 +61,7 @@ Objects = dict[str, dict[str, dict[str, Target]]]
 
 
 def canonical(catalog: Catalog, kind: str, name: str) -> str | None:
-    """Return the name under which an object is recorded that goes by ``name``; None if there is none."""
+    """Return the recorded name of an object, given any of its names; None if it is unknown."""
     if kind == RUN:
         return name if name in catalog.runs else None
     if kind == SIZE:
@@ -74,7 +74,7 @@ def canonical(catalog: Catalog, kind: str, name: str) -> str | None:
 
 
 def names(catalog: Catalog, kind: str) -> list[str]:
-    """Return every name by which an object of a kind can be called, for hints."""
+    """Return all names of the objects of a kind, for hints."""
     if kind == RUN:
         return list(catalog.runs)
     if kind == SIZE:
@@ -83,7 +83,7 @@ def names(catalog: Catalog, kind: str) -> list[str]:
 
 
 def page_or_label(std: StandardDomain, pages: Pages, page: str, label: str) -> Place | None:
-    """Return the place that a list names by a page or a label; None where the documentation has neither."""
+    """Return the place of a page or a label; None if the documentation has neither."""
     if page in pages:
         return Place(page, "", clean_astext(pages[page]))
     if label not in std.anonlabels:
@@ -98,17 +98,17 @@ def note(objects: Objects, docname: str, kind: str, name: str, target: Target) -
     """Remember that a page shows an object.
 
     Returns:
-        Whether this is the first place on the page, which is the one that is referred to.
+        True for the first place on the page, which is the one that references link.
     """
     of_kind = objects.setdefault(docname, {}).setdefault(kind, {})
     return of_kind.setdefault(name, target) is target
 
 
 def find(objects: Objects, kind: str, name: str, docname: str) -> tuple[str, Target] | None:
-    """Return the page to link for an object from ``docname``: itself, or the one that shows most of its kind.
+    """Return the page to link for an object: ``docname`` itself, or the one that shows most of its kind.
 
     Returns:
-        The document name, and the object there; None where no page shows it.
+        The document name, and the object there; None if no page shows it.
     """
     pages = [page for page, kinds in objects.items() if name in kinds.get(kind, ())]
     if not pages:
@@ -118,7 +118,7 @@ def find(objects: Objects, kind: str, name: str, docname: str) -> tuple[str, Tar
 
 
 def every(objects: Objects) -> Iterator[tuple[str, str, str, Target]]:
-    """Yield kind, name, page and place of every object once, on the page that shows most of its kind."""
+    """Yield kind, name, page and target of every object, once, on the page that shows most of its kind."""
     for kind in KINDS:
         found: dict[str, str] = {}
         shown = (page for page, kinds in objects.items() if kind in kinds)
@@ -130,7 +130,7 @@ def every(objects: Objects) -> Iterator[tuple[str, str, str, Target]]:
 
 
 def matches(objects: Objects, target: str) -> list[tuple[str, str]]:
-    """Return kind and name of every object that is called ``target``."""
+    """Return kind and name of every object with the name ``target``."""
     return [
         (kind, target) for kind in KINDS if any(target in kinds.get(kind, ()) for kinds in objects.values())
     ]
@@ -141,7 +141,7 @@ def _rank(objects: Objects, kind: str, page: str) -> tuple[int, str]:
 
 
 class RunIndex(Index):
-    """Every run that some page shows, under its size class; ``:ref:`verl-runindex``` leads there."""
+    """The index of all runs on pages, by size class; ``:ref:`verl-runindex``` links it."""
 
     name = "runindex"
     localname = "Recorded runs"  # see ``in_this_language``
@@ -162,5 +162,5 @@ class RunIndex(Index):
 
 
 def in_this_language() -> type[RunIndex]:
-    """Return the index with its title, which Sphinx wants as plain text before it makes one."""
+    """Return the index with its translated title, which Sphinx needs in advance as plain text."""
     return type("RunIndex", (RunIndex,), {"localname": _("Recorded runs")})

@@ -1,6 +1,6 @@
-"""The data for the script of a page: the values of the runs that it filters, and the words that it shows.
+"""The data for the script of a page: the values of runs that it filters by, and the texts that it shows.
 
-The page holds it as JSON, which is data to a browser and never run, whatever the page's policy.
+The page contains it as JSON, which a browser never runs, so that every content security policy allows it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
 
 ELEMENT_ID = "verl-resources--page"
-#: The GPU of a run whose source does not name it, as the table calls it.
+#: The GPU of a run whose source does not state it, as the table shows it.
 UNNAMED_GPU = "GPU"
-#: What JSON may hold, and the text of an element or a script may not.
+#: Characters that JSON may contain, but not the text of an element or a script.
 _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
@@ -34,11 +34,11 @@ class Facet:
     """A property by which runs can be filtered.
 
     Attributes:
-        name: in the address of the page.
-        heading: for readers.
-        values: in the order in which they are offered, as addresses have them, with what readers see.
-        of_runs: for each run, which of the values it has.
-        names: by value, how else the page calls it.
+        name: its name in the address of the page.
+        heading: its heading for readers.
+        values: its values as addresses contain them, each with its text for readers, in order.
+        of_runs: for each run, the index of its value.
+        names: by value, its other names on the page.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Facet:
 
 
 def page_data(catalog: Catalog, ids: Sequence[str]) -> dict[str, Any]:
-    """Return the facets, of each run the numbers of its values, and the words."""
+    """Return the facets, the indexes of each run's values, and the texts."""
     runs = [catalog.runs[run_id] for run_id in ids]
     facets = _facets(catalog, runs)
     return {
@@ -67,14 +67,14 @@ def page_data(catalog: Catalog, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def as_script(data: dict[str, Any]) -> str:
-    """Return JSON that an element of HTML can hold."""
+    """Return JSON that is safe inside an HTML element."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE)
 
 
 def _facets(catalog: Catalog, runs: Sequence[Run]) -> list[Facet]:
-    """Return what a reader can choose from, in the order of the controls."""
+    """Return the facets in the order of the controls."""
     registered = [gpu_name(catalog, run) or UNNAMED_GPU for run in runs]
-    shown: dict[str, str] = {}  # as the tables call it; of several names, the first on the page
+    shown: dict[str, str] = {}  # as in the tables; if there are several names, the first on the page
     for name, run in zip(registered, runs, strict=True):
         shown.setdefault(name, run.gpus.type or name)
     gpus = [shown[name] for name in registered]
@@ -115,7 +115,7 @@ def _as_written(values: Iterable[str]) -> dict[str, str]:
 
 
 def _facet(name: str, heading: str, of_runs: Sequence[str], shown: dict[str, str]) -> Facet:
-    """Return a facet with those of the values that some run has."""
+    """Return a facet with the values that occur in runs."""
     in_use = set(of_runs)
     used = {value: text for value, text in shown.items() if value in in_use}
     numbers = {value: number for number, value in enumerate(used)}
@@ -128,15 +128,15 @@ def _words(runs: int) -> dict[str, Any]:
         "option": _("{value} ({count})"),
         "all": plural("{total} run", "{total} runs", runs),
         "some": plural("Showing {shown} of {total} run", "Showing {shown} of {total} runs", runs),
-        "folded": _("{shown} of {total} runs: those that ran"),
+        "folded": _("{shown} of {total} runs: only those that ran"),
         "unfold": _("Show all {total} runs"),
-        "fold": _("Show those that ran"),
+        "fold": _("Show only those that ran"),
         "none": _("No run matches."),
         "noneHere": _("None of these runs matches."),
-        "unknown": _("The address asks for what these tables do not offer: {asked}."),
+        "unknown": _("Unknown filters in the address: {asked}."),
         "between": _(", "),
         "copyLink": _("Copy the link to this run"),
         "copy": _("Copy"),
         "copied": _("Copied"),
-        "notCopied": _("This browser does not let the page copy."),
+        "notCopied": _("The browser did not allow copying."),
     }

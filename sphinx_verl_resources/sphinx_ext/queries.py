@@ -1,4 +1,4 @@
-"""Queries besides those about estimates and the analysis: runs, registries, conf.py, the extension."""
+"""Queries about runs, registries, conf.py and the extension."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 class BuildData(EstimatorContext):
-    """Everything that a page can ask about: the records, conf.py, the translations and the other pages.
+    """Everything that a page can query: the records, conf.py, the translations and the other pages.
 
     Attributes:
         settings: the values of conf.py.
         words: a digest of the translations, see ``i18n.use_language``.
-        shown: the objects on the pages that have been read.
+        shown: the objects on the pages read so far.
         std: Sphinx's domain of labels.
         pages: the title of each page.
     """
@@ -63,7 +63,7 @@ class BuildData(EstimatorContext):
 class Extension(Query[str]):
     """The extension, on which every page with a directive or role depends.
 
-    Another version may understand the page differently, and other translations word it differently.
+    Its version and its translations can change the content of the page.
     """
 
     def answer(self, data: BuildData) -> str:
@@ -82,29 +82,29 @@ class ConfigValue(Query[str]):
         return str(getattr(data.settings, self.name))
 
     def place(self, data: BuildData, docname: str) -> object:
-        """Return what the value names, if it is a label."""
+        """Return the place of the label, if the value is one."""
         return data.std.anonlabels.get(self.answer(data).lower())
 
 
 @dataclass(frozen=True)
 class PageOrLabel(Query[str]):
-    """A page that a list names, or a label, whether the documentation has it or not."""
+    """A listed page or label, whether the documentation has it or not."""
 
     page: str
     label: str
 
     def answer(self, data: BuildData) -> str:
-        """Return nothing: only the link depends on other pages."""
+        """Return an empty text: only the link depends on other pages."""
         return ""
 
     def place(self, data: BuildData, docname: str) -> object:
-        """Return where the link leads, and its text."""
+        """Return the target and the text of the link."""
         return objects.page_or_label(data.std, data.pages, self.page, self.label)
 
 
 @dataclass(frozen=True)
 class FilesWithErrors(Query["tuple[str, ...]"]):
-    """A query for the files with errors among those of some parts of the data, see ``Query.reads``."""
+    """The files with errors in some parts of the data, see ``Query.reads``."""
 
     parts: tuple[DataPart, ...]
 
@@ -119,8 +119,8 @@ class SelectedRuns(NamedTuple):
 
     Attributes:
         runs: the runs, in order.
-        gpus: what the registry calls the GPU of each.
-        broken: run files with errors that might have belonged to the answer.
+        gpus: the GPU of each run, by its name in the registry.
+        broken: run files with errors that might belong to the answer.
     """
 
     runs: tuple[Run, ...]
@@ -128,7 +128,7 @@ class SelectedRuns(NamedTuple):
     broken: tuple[BrokenRun, ...]
 
 
-#: What a table needs of each run beside its columns: ids, titles, filters, folds and remarks.
+#: Fields that every table uses besides its columns, for ids, titles, filters, folds and remarks.
 _IN_EVERY_TABLE = frozenset(
     {"id", "size", "tag", "model", "label", "task", "gpus", "train", "infer", "kind", "notes"}
 )
@@ -139,7 +139,7 @@ class Runs(Query[SelectedRuns]):
     """Recorded runs.
 
     Attributes:
-        selection: which runs.
+        selection: sizes, filters and order.
         columns: the fields that the page shows; None for all, as in details.
     """
 
@@ -147,7 +147,7 @@ class Runs(Query[SelectedRuns]):
     columns: tuple[str, ...] | None = None
 
     def answer(self, data: BuildData) -> SelectedRuns:
-        """Return the runs that the selection asks for."""
+        """Return the selected runs."""
         from ..catalog.selection import gpu_name, select_broken, select_runs
 
         runs = tuple(select_runs(data.catalog, self.selection))
@@ -155,17 +155,17 @@ class Runs(Query[SelectedRuns]):
         return SelectedRuns(runs, gpus, tuple(select_broken(data.catalog, self.selection)))
 
     def fingerprint(self, answer: SelectedRuns) -> str:
-        """Return a digest of what is shown of each run, and of the GPUs' names, by which readers filter."""
+        """Return a digest of the shown parts of each run, and of the GPU names in the filter."""
         broken = [(file.shown, file.size) for file in answer.broken]
         return digest([*map(self._shown, answer.runs)], answer.gpus, broken)
 
     def _shown(self, run: Run) -> list[Any]:
-        """Return what the page shows of a run."""
+        """Return the parts of a run that the page shows."""
         if self.columns is None:
             return [run.model_dump_json()]
         fields = {*_IN_EVERY_TABLE, *(name.partition(".")[0] for name in self.columns)} - {"settings"}
         if "script" in fields and run.script is None:
-            fields.add("evidence")  # the column links the first of it instead
+            fields.add("evidence")  # the column links the first evidence instead
         values = [field_named(name).value(run) for name in self.columns]
         numeric = [*map(is_numeric, values)]
         texts = [*map(as_text, values)]
@@ -174,26 +174,26 @@ class Runs(Query[SelectedRuns]):
 
 @dataclass(frozen=True)
 class KnownValue(Query["str | None"]):
-    """The question whether the data know a value of a filter, or a setting.
+    """A check whether a value of a filter, or a setting, occurs in the data.
 
     Attributes:
         name: a name in ``selection.FILTERS``, or ``settings``.
-        value: what the page names.
+        value: the value, or the key of the setting.
     """
 
     name: str
     value: str
 
     def answer(self, data: BuildData) -> str | None:
-        """Return None for a known value, otherwise a hint at known ones."""
+        """Return None for a known value, otherwise a hint with known ones."""
         from ..catalog.selection import hint_if_unknown
 
         return hint_if_unknown(data.catalog, self.name, self.value)
 
 
-#: Stands for a day where no run says when it was added.
+#: Shown in place of a date if no run has one.
 NEVER = N_("never")
-#: Figures about the data as a whole, for prose that types no number.
+#: Figures about all data, for use in prose instead of typed numbers.
 FIGURES: dict[str, Callable[[Catalog], str]] = {
     "last-updated": lambda catalog: catalog.last_updated or NEVER,
     "runs": lambda catalog: str(len(catalog.runs)),
@@ -216,12 +216,12 @@ class Figure(Query[str]):
 
 @dataclass(frozen=True)
 class ObjectName(Query["tuple[str | None, str | None]"]):
-    """A run, a GPU, a model or a size class that the page names, whichever page shows it.
+    """A run, a GPU, a model or a size class that the page refers to.
 
     Attributes:
         kind: one of ``objects.KINDS``.
-        name: as the page writes it.
-        target: the name under which it is recorded, or else ``name``.
+        name: its name on the page.
+        target: its recorded name; ``name`` if it is unknown.
     """
 
     kind: str
@@ -229,12 +229,12 @@ class ObjectName(Query["tuple[str | None, str | None]"]):
     target: str
 
     def answer(self, data: BuildData) -> tuple[str | None, str | None]:
-        """Return the name under which it is recorded, or else the nearest name there is."""
+        """Return the recorded name and None; for an unknown object, None and the most similar name."""
         recorded = objects.canonical(data.catalog, self.kind, self.name)
         return recorded, None if recorded else nearest(self.name, objects.names(data.catalog, self.kind))
 
     def place(self, data: BuildData, docname: str) -> object:
-        """Return the page and the place on it that the link leads to."""
+        """Return the page and the place that the link points to."""
         return objects.find(data.shown, self.kind, self.target, docname)
 
 
@@ -244,7 +244,7 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
 
     Attributes:
         kind: ``objects.GPU`` or ``objects.MODEL``.
-        names: of the entries, by any of their names; all of them if empty.
+        names: the entries, by any of their names; empty for all.
     """
 
     kind: str
@@ -271,14 +271,14 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
 
     def _unknown(self, name: str, known: Sequence[str]) -> Diagnostic:
         code = Code.unknown_gpu if self.kind == objects.GPU else Code.unknown_model
-        message = f"there is no {objects.LABELS[self.kind]} {name!r}"
+        message = f"unknown {objects.LABELS[self.kind]} {name!r}"
         return Diagnostic(Location(""), code, message, suggest_or(name, known, ADD_IT[self.kind]))
 
 
 @dataclass(frozen=True)
 class RegistryNames(RegistryEntries):
-    """Names that a registry should have, on a page that shows nothing else of the entries."""
+    """A check that a registry has some names, for a page that shows nothing else of the entries."""
 
     def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
-        """Return a digest of nothing: without all of the names there is no answer."""
+        """Return a constant: there is an answer only if all names are known."""
         return digest()

@@ -1,4 +1,4 @@
-"""Roles, and links whose target is known only when all pages have been read."""
+"""Roles, and links whose target is known only after all pages are read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _DIRECTIVES = {RUN: "verl-runs", SIZE: "verl-runs", GPU: "verl-gpus", MODEL: "verl-models"}
 
 
-#: Says how to contribute a run, where no page of the documentation does.
+#: The command that explains how to contribute a run, shown if no page does.
 HOW_TO_CONTRIBUTE = "verl-resources new --help"
 
 
@@ -52,14 +52,14 @@ def link_to(target: str, text: str, docname: str) -> nodes.Element:
 
 
 def link_if_any(target: str, text: str, docname: str) -> nodes.Element:
-    """Return the same link, which disappears where the label does not exist."""
+    """Return a link that is removed if the label does not exist."""
     link = link_to(target, text, docname)
     link["verl_optional"] = 1
     return link
 
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
-    """Return a link to the row of a run; it becomes the text and the id where no page shows the run."""
+    """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
     VerlDomain.of(env).ask(ObjectName(RUN, run, run))
     return addnodes.pending_xref(
         "",
@@ -75,7 +75,7 @@ def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
 
 
 def contribute_link(target: str, docname: str) -> nodes.Element:
-    """Return an invitation that links ``target``; where the label does not exist, a command follows it."""
+    """Return an invitation that links ``target``; if the label does not exist, a command follows it."""
     link = link_to(target, _("Add one."), docname)
     link["verl_contribute"] = 1
     return link
@@ -84,7 +84,7 @@ def contribute_link(target: str, docname: str) -> nodes.Element:
 def replace_missing(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
 ) -> nodes.TextElement | None:
-    """Answer ``missing-reference`` for the links above."""
+    """Handle ``missing-reference`` for the links above."""
     if node.get("verl_contribute"):
         command = nodes.literal("", HOW_TO_CONTRIBUTE)
         return nodes.inline("", "", contnode, nodes.Text(" "), command)
@@ -96,9 +96,9 @@ def replace_missing(
 
 
 class PlacedRole(SphinxRole):
-    """A role that knows its place in an ``eval-rst`` of MyST and below one, too.
+    """A role that knows its line on a MyST page, also inside and below an ``eval-rst``.
 
-    The reporter of such a page goes on to ask the parser of its first ``eval-rst`` for each place.
+    After the first ``eval-rst`` of a page, the reporter asks the parser of that block for every line.
     """
 
     def get_source_info(self, lineno: int | None = None) -> tuple[Any, Any]:
@@ -110,15 +110,15 @@ class PlacedRole(SphinxRole):
         at = lineno or self.lineno
         if not isinstance(self.inliner, Inliner) or not (document.current_source and document.current_line):
             return document["source"], at
-        # Lines that are included count in one of them only.
+        # Only one of the two counts included lines.
         return document.current_source, min(at, document.current_line)
 
 
 class ObjectRole(XRefRole, PlacedRole):
-    """A link to where a page shows an object, by any of its names.
+    """A link to an object on a page, by any of its names.
 
-    Without a text of its own, a run is called by its title, anything else as the page calls it. A leading
-    ``~`` leaves the owner of a model out, as it does with modules elsewhere in Sphinx.
+    Without an explicit text, the link shows the title of a run, or the name of another object as written. A
+    leading ``~`` leaves out the owner of a model, as with modules elsewhere in Sphinx.
     """
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class ObjectRole(XRefRole, PlacedRole):
     def process_link(
         self, env: BuildEnvironment, refnode: Element, has_explicit_title: bool, title: str, target: str
     ) -> tuple[str, str]:
-        """Turn a name into the one under which it is recorded; the page depends on that from now on."""
+        """Turn a name into the recorded one, and make the page depend on it."""
         kind = refnode["reftype"]
         name = " ".join(target.split())
         if not has_explicit_title:
@@ -143,26 +143,24 @@ class ObjectRole(XRefRole, PlacedRole):
 
 
 def warn_missing(app: Sphinx, domain: Domain, node: pending_xref) -> bool | None:
-    """Answer ``warn-missing-reference``: say what is missing, and which name is near."""
+    """Handle ``warn-missing-reference``: log which object is missing, and a similar name."""
     if not isinstance(domain, VerlDomain) or node["reftype"] not in KINDS:
         return None
     kind, name = node["reftype"], node.get("verl_name", node["reftarget"])
     what = LABELS[kind]
     if canonical(domain.catalog, kind, name):
-        message = (
-            f"no page of this documentation shows the {what} {name!r}; put '.. {_DIRECTIVES[kind]}::' on one"
-        )
+        message = f"no page shows the {what} {name!r}; add '.. {_DIRECTIVES[kind]}::' to a page"
     elif kind == SIZE:
         message = f"there is no size class {name!r}; {sizes_hint(name)}"
     else:
-        hint = suggest_or(name, names(domain.catalog, kind), ADD_IT.get(kind, "record it, or mend the name"))
-        message = f"there is no {what} {name!r}; {hint}"
+        hint = suggest_or(name, names(domain.catalog, kind), ADD_IT.get(kind, "record it, or fix the name"))
+        message = f"unknown {what} {name!r}; {hint}"
     log_at(_place(node), Code.reference, f"verl:{kind}: {message}", app.config, Severity.WARNING)
     return True
 
 
 def _place(node: nodes.Node) -> str:
-    """Return the nearest place that a node, or a node around it, knows."""
+    """Return the place of a node, or of the nearest node around it that has one."""
     around: nodes.Node | None = node
     while around is not None:
         if around.source and around.line:
@@ -172,12 +170,12 @@ def _place(node: nodes.Node) -> str:
 
 
 class ValueRole(PlacedRole):
-    """A role whose text names a figure and that shows its value."""
+    """A role that shows the value of the figure in its text."""
 
     full_name: ClassVar[str]
 
     def run(self) -> tuple[list[Node], list[system_message]]:
-        """Show the value, or what is wrong with the name."""
+        """Return the value, or the problem with the name."""
         domain = VerlDomain.of(self.env)
         domain.ask(Extension())
         try:
@@ -189,16 +187,16 @@ class ValueRole(PlacedRole):
         return [self._inline(value, "verl-value")], []
 
     def value(self, domain: VerlDomain, text: str) -> str:
-        """Return the value that ``text`` names; the page depends on it from now on.
+        """Return the value for ``text``, and make the page depend on it.
 
         Raises:
-            NoAnswerError: it names none.
+            NoAnswerError: there is none.
         """
         raise NotImplementedError
 
     def _inline(self, text: str, name: str) -> nodes.inline:
         node = nodes.inline(self.rawtext, text, classes=[name])
-        node["support_smartquotes"] = False  # Sphinx takes no other value for no
+        node["support_smartquotes"] = False  # Sphinx compares it with `is False`
         return node
 
 
@@ -208,7 +206,7 @@ class DataRole(ValueRole):
     full_name = "verl:data"
 
     def value(self, domain: VerlDomain, text: str) -> str:
-        """Read the figure."""
+        """Return the figure."""
         if text not in FIGURES:
             raise NoAnswerError.because(f"unknown figure {text!r}", did_you_mean(text, FIGURES))
         figure = domain.ask(Figure(text))
@@ -221,7 +219,7 @@ class MemoryRole(ValueRole):
     full_name = "verl:memory"
 
     def value(self, domain: VerlDomain, text: str) -> str:
-        """Ask the analysis."""
+        """Return the figure from the analysis."""
         from ..analysis.queries import AnalysisQuery
         from ..analysis.values import value_text
 

@@ -1,4 +1,4 @@
-"""Transforms that finish the work of directives: sections when a page is read, rows when it is written."""
+"""Transforms that complete the output of directives: sections on reading, rows on writing a page."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from ..views.runs import RowAnchors
 
 
-#: Before the rows of runs are made, so that these transforms need not walk through them.
+#: Before the rows of runs are rendered, so that these transforms need not walk through them.
 BEFORE_ROWS = 290
-#: Rows of one table in plain text. With 10 or 25 it takes as long, with 100 a tenth longer.
+#: Rows per table in plain text. Writing takes as long with 10 or 25, and a tenth longer with 100.
 ROWS = 50
 
 
 class SectionsToCaptions(SphinxTransform):
     """A transform that replaces a section inside a note or a list by its table, captioned with the title.
 
-    A directive cannot do so: only the parser knows what is around it, and each parser keeps that elsewhere.
+    A directive cannot do this: only the parser knows the nodes around it, and parsers store them differently.
     """
 
     default_priority = 200
 
     def apply(self, **kwargs: Any) -> None:
-        """Visit each section of ours once."""
+        """Visit each of our sections once."""
         if not VerlDomain.of(self.env).may_show(self.env.docname):
             return
         for section in list(self.document.findall(nodes.section)):
@@ -58,7 +58,7 @@ class SectionsToCaptions(SphinxTransform):
                 continue
             around = next(parent for parent in ancestors(section) if not isinstance(parent, addnodes.only))
             if isinstance(around, (nodes.document, nodes.section)):
-                # Only now, because MyST makes an explicit target of what has a name in an `eval-rst`.
+                # Only now, because MyST makes every named node of an `eval-rst` an explicit target.
                 section["names"].append(nodes.fully_normalize_name(size))
                 self.document.note_implicit_target(section, section)
                 continue
@@ -74,7 +74,7 @@ class SectionsToCaptions(SphinxTransform):
                 self._refuse(table)
 
     def _refuse(self, table: nodes.table) -> None:
-        """Replace a table inside a table by an error, because plain-text builders cannot write it."""
+        """Replace a table inside a table with an error, because plain-text builders cannot write it."""
         directive = table["classes"][0]
         message = f"{directive}: a table cannot be inside a table; move the directive out of it"
         log_at(f"{table.source}:{table.line}", Code.directive, message, self.config)
@@ -91,7 +91,7 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
 
 
 class OnOurPages(SphinxPostTransform):
-    """A transform that skips pages with nothing of ours, which most pages of a documentation are."""
+    """A transform that skips pages without our nodes."""
 
     def apply(self, **kwargs: Any) -> None:
         """Transform the page if it can contain a node of ours."""
@@ -100,19 +100,19 @@ class OnOurPages(SphinxPostTransform):
 
     @cached_property
     def writes_html(self) -> bool:
-        """True where the builder writes HTML."""
-        # A transform's `app` is deprecated since Sphinx 9, and nothing else in public has the builder.
+        """True if the builder writes HTML."""
+        # Sphinx 9 deprecates the `app` of transforms, and no other public attribute has the builder.
         return ForHtml(self.document).is_supported()
 
 
 class ForHtml(SphinxPostTransform):
-    """A transform of HTML, which can be asked whether the builder writes HTML."""
+    """A transform used only to check whether the builder writes HTML."""
 
     formats = ("html",)
 
 
 class ForEpub(SphinxPostTransform):
-    """A transform of EPUB, which can be asked whether the builder writes that."""
+    """A transform used only to check whether the builder writes EPUB."""
 
     builders = ("epub",)
 
@@ -129,7 +129,7 @@ class JoinedPages(OnOurPages):
         return next(named, self.env.docname)
 
     def taken(self) -> dict[str, set[str]]:
-        """Return the ids that each space has, those of rows that are still to be made included."""
+        """Return the ids in each space, including those reserved for rows."""
         found: defaultdict[str, set[str]] = defaultdict(set)
         for node in self.document.findall(nodes.Element):
             if node["ids"] or row_ids(node) or isinstance(node, (verl_marks, verl_remarks)):
@@ -137,14 +137,14 @@ class JoinedPages(OnOurPages):
         return found
 
     def id_space(self, node: nodes.Node) -> str:
-        """Return where an id must be unique: in a file of HTML, otherwise on the page."""
+        """Return the space in which an id must be unique: the HTML file, otherwise the page."""
         return "" if self.writes_html else self.page_of(node)
 
 
 class ListSeeAlso(OnOurPages):
-    """A transform that links what a list names and the documentation has, and drops the rest of the list."""
+    """A transform that links the listed pages and labels that exist, and drops the others."""
 
-    #: Before Sphinx resolves the links, which it leaves as text where the output has no such page.
+    #: Before Sphinx resolves the links; it leaves a link as text if the output has no such page.
     default_priority = 5
 
     def run(self, **kwargs: Any) -> None:
@@ -163,16 +163,16 @@ class ListSeeAlso(OnOurPages):
 
 
 class UniqueIds(JoinedPages):
-    """A transform that renames those ids of our own that several pages in one file of HTML have.
+    """A transform that renames our ids that occur on several pages in one HTML file.
 
-    Directives keep ids apart on each page, but cannot know the pages that a builder joins.
+    Directives keep ids unique on each page, but cannot know which pages a builder joins.
     """
 
     default_priority = BEFORE_ROWS
     formats = ("html",)
 
     def run(self, **kwargs: Any) -> None:
-        """Rename the ids, and all that leads to them."""
+        """Rename the ids, and update the links to them."""
         if next(self.document.findall(addnodes.start_of_file), None) is None:
             return
         others, own = set[str](), dict[tuple[str, str], None]()
@@ -195,7 +195,7 @@ class UniqueIds(JoinedPages):
             rename_titles(self.env, page, ids)
 
     def rename(self, node: nodes.Element, renamed: Mapping[str, Mapping[str, str]]) -> None:
-        """Change the ids of a node, and where it leads; Sphinx 9 leaves links to other pages broken."""
+        """Rename the ids and the link of a node, including links to other pages, which Sphinx 9 breaks."""
         if node["ids"] or "refid" in node or row_ids(node):
             of_page = renamed.get(self.page_of(node), {})
             node["ids"] = [of_page.get(id_, id_) if is_own(id_, node) else id_ for id_ in node["ids"]]
@@ -207,7 +207,7 @@ class UniqueIds(JoinedPages):
 
 
 def rename_titles(env: BuildEnvironment, page: str, renamed: Mapping[str, str]) -> None:
-    """Let the table of contents lead to the new ids of a page, and keep the numbers of what has them."""
+    """Update the table of contents and the section and figure numbers for the new ids of a page."""
     for link in env.tocs[page].findall(nodes.reference):
         id_ = link["anchorname"].removeprefix("#")
         link["anchorname"] = f"#{renamed[id_]}" if id_ in renamed else link["anchorname"]
@@ -241,16 +241,16 @@ class NumberRemarks(JoinedPages):
 
 
 class RenderRuns(JoinedPages):
-    """A transform that makes the rows of runs.
+    """A transform that renders the rows of runs.
 
-    Runs after references are resolved and ``only`` is decided, so that nothing of that walks through
-    thousands of cells; and before links are collected for linkcheck (800) and for LaTeX's footnotes (400).
+    It runs after references and ``only`` are resolved, so that these steps need not walk through thousands of
+    cells. It runs before links are collected for linkcheck (800) and for LaTeX's footnotes (400).
     """
 
     default_priority = 300
 
     def run(self, **kwargs: Any) -> None:
-        """Replace each placeholder; the first row of a run on a page is the one that links lead to."""
+        """Replace each placeholder; links point to the first row of a run on a page."""
         placeholders = list(self.document.findall(verl_runs))
         if not placeholders:
             return
@@ -265,7 +265,7 @@ class RenderRuns(JoinedPages):
             self.fill(node, RowAnchors(number, anchors, of_page, taken[self.id_space(node)]))
 
     def fill(self, node: verl_runs, anchors: RowAnchors) -> None:
-        """Replace one placeholder by rows, and put their remarks after the table or into the details."""
+        """Replace one placeholder with rows, and put their remarks after the table or into the details."""
         from ..views.runs import notes_list, runs_rows
 
         domain = VerlDomain.of(self.env)
@@ -285,7 +285,7 @@ class RenderRuns(JoinedPages):
         )
         node.replace_self(group)
         if blocks:
-            from ..views.run_details import add_remarks  # and the estimator with it
+            from ..views.run_details import add_remarks  # this also imports the estimator
 
             add_remarks(blocks, notes)
         elif notes:
@@ -295,7 +295,7 @@ class RenderRuns(JoinedPages):
 
 
 def details_below(table: nodes.Element) -> dict[str, verl_details]:
-    """Return the blocks right below a table of runs by the ids of their runs."""
+    """Return the details directly below a table of runs, by run id."""
     after = table.parent.children[table.parent.index(table) + 1 :]
     return {block[OF_RUN]: block for block in takewhile(lambda node: isinstance(node, verl_details), after)}
 
@@ -314,7 +314,7 @@ class UnfoldDetails(OnOurPages):
         for block in list(self.document.findall(verl_details)):
             summary, *content = block.children
             paragraph = nodes.paragraph()
-            # Every format can reach the id of a target, but not that of a paragraph.
+            # Every format can link to a target, but not to a paragraph.
             paragraph += [nodes.target("", "", ids=[id_]) for id_ in block["ids"]]
             stands_out = any(isinstance(node, nodes.strong) for node in summary.children)
             paragraph += summary.children if stands_out else [nodes.strong("", "", *summary.children)]
@@ -322,16 +322,16 @@ class UnfoldDetails(OnOurPages):
 
 
 class SplitTables(OnOurPages):
-    """A transform that divides our long tables in plain text into tables of ``ROWS`` rows with headings.
+    """A transform that splits our long tables in plain text into tables of ``ROWS`` rows with headings.
 
-    For each cell Sphinx's text writer walks through all rows, so that twice the rows take four times as long.
+    Sphinx's text writer walks through all rows for each cell: twice the rows take four times as long.
     """
 
     default_priority = RenderRuns.default_priority + 10
     formats = ("text",)
 
     def run(self, **kwargs: Any) -> None:
-        """Divide each table of ours."""
+        """Split each of our tables."""
         for table in list(self.document.findall(nodes.table)):
             if is_ours(table):
                 table.parent.insert(table.parent.index(table) + 1, list(continuations(table)))

@@ -1,4 +1,4 @@
-"""The what-if form in HTML, and what remains of it elsewhere."""
+"""The what-if form in HTML, and its fallback in other formats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AFTER_THE_THEME = 600
 
 
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Leave out of forms what a builder or a page has no use for."""
+    """Remove the parts of forms that a builder or a page does not use."""
     if not VerlDomain.of(app.env).may_need_files(docname):
         return
     has_table = any(TABLE_CLASS in table["classes"] for table in doctree.findall(nodes.table))
@@ -52,11 +52,11 @@ def _remove(found: Any) -> None:
 
 
 def _rows(runs: list[str], links: nodes.Node) -> dict[str, Any]:
-    """Return what most addresses of rows begin with before the id of the run, and the other addresses.
+    """Return the most common start of row addresses, before the run id, and the addresses without it.
 
     Args:
-        runs: their ids.
-        links: as many, resolved.
+        runs: the run ids.
+        links: a resolved link for each run.
     """
     addresses = {}
     for run, link in zip(runs, links.children, strict=True):
@@ -114,7 +114,7 @@ def _depart_line(self: HTML5Translator, node: verl_if_line) -> None:
 
 
 def _unless(text: str) -> str:
-    """Hide an element without content."""
+    """Return the attribute that hides an element without content."""
     return "" if text else " hidden"
 
 
@@ -135,7 +135,7 @@ def _depart_actions(self: HTML5Translator, node: verl_if_actions) -> None:
 
 
 def add_form_nodes(app: Sphinx) -> None:
-    """Register the nodes of the form with their visitors; other builders see what they inherit from."""
+    """Register the nodes of the form with their visitors; other builders use those of their base classes."""
     app.add_node(verl_what_if, html=(_visit_form, _depart_form))
     app.add_node(verl_if_line, html=(_visit_line, _depart_line))
     app.add_node(verl_if_actions, html=(_visit_actions, _depart_actions))

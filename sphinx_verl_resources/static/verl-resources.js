@@ -1,18 +1,18 @@
 /*
  * Filters, folds, sorts and shares the tables of runs.
  *
- * The page is complete without this script: the style sheet folds rows and shows the bar only where scripts run.
- * It hides rows and moves them; it never writes again what the server has written. What it knows of the runs, and
- * every word that it adds, comes from the JSON beside the bar; see filter_bar.py.
+ * The page is complete without this script: the style sheet folds rows and shows the bar only if scripts run. The
+ * script hides and moves rows, but never changes them. The data of the runs and all texts come from the JSON next
+ * to the bar; see filter_bar.py.
  */
 (() => {
   'use strict';
 
   const block = document.getElementById('verl-resources--page');
-  // Browsers that do not know this do not show the controls, and need every row.
+  // Browsers without this media query do not show the controls, and must show every row.
   if (!block || !matchMedia('(scripting: enabled)').matches) return;
 
-  /** The values of the runs by the numbers of the facets, and every word that is shown; see page_data.py. */
+  /** The facets, the values of each run by facet, and all texts; see page_data.py. */
   const { facets, runs: known, words } = JSON.parse(block.textContent);
   const RUN = 'verl-run-';
   const COLUMN = 'verl-col-';
@@ -21,7 +21,7 @@
   const ANY = -1;
   /** With more runs than this, only sections near the window are laid out. */
   const MANY = 100;
-  /** What is folded until somebody asks for it, and what is folded now. */
+  /** The classes of elements that are folded at first, and of those that are folded now. */
   const MORE = 'verl-more';
   const FOLDED = 'verl-folded';
 
@@ -35,21 +35,21 @@
   const remarks = collectRemarks();
   const columns = collectColumns();
   const collator = makeCollator();
-  /** The rows of each table as the server has ordered them, and how they are ordered now. */
+  /** The rows of each table in the order of the server, and the current order. */
   const orders = new Map(tables.map((table) => [table, { rows: [...table.tBodies[0].rows], now: '' }]));
 
-  /** The tables whose further rows are shown, and the buttons that show them. */
+  /** The tables with all rows shown, and the buttons that show all rows. */
   const unfolded = new Set();
   const unfolders = tables.map(makeUnfolder).filter(Boolean);
 
   let bar = null;
   let state = readState();
-  /** What the last change was about; the next one about the same is no step of its own for "Back". */
+  /** The control of the last change; further changes of the same control share its step for "Back". */
   let last = '';
 
-  // ---------------------------------------------------------------- what is on the page
+  // ---------------------------------------------------------------- elements of the page
 
-  /** By id, the values of each run, its rows, and what else on the page is about it. */
+  /** Return by id the values of each run, its rows, and other elements about it. */
   function collectRuns() {
     const found = new Map();
     for (const element of document.querySelectorAll(`[class*="${RUN}"]`)) {
@@ -75,7 +75,7 @@
     return [...new Set([...rows].map(runOf))].filter(Boolean);
   }
 
-  /** A page may have a section of its own with the title "Size matters". */
+  /** Return whether a section is for a size class, rather than for example "Size matters". */
   function isSizeSection(section) {
     return /^size-\d+(-\d+)?b(-\d+)*$/.test(section.id);
   }
@@ -84,14 +84,14 @@
     return sections.find((section) => section.contains(element));
   }
 
-  /** Where no section can go away: the sentence after a table none of whose rows is shown. */
+  /** Add a sentence after a table outside of sections, which is shown if the table shows no row. */
   function noneHere(table) {
     const note = make('p', { class: 'verl-none', hidden: '' }, words.noneHere);
     outermost(table).after(note);
     return { element: note, ids: idsIn(table) };
   }
 
-  /** The remarks under the tables, each with the runs that it is about. A number that is printed stays. */
+  /** Return the remarks below the tables, each with its runs. Fix their numbers, which marks refer to. */
   function collectRemarks() {
     return [...document.querySelectorAll('ol.verl-notes > li')].flatMap((element) => {
       const links = [...element.querySelectorAll('a[href^="#run-"]')];
@@ -102,7 +102,7 @@
     });
   }
 
-  /** A table with the boxes that directives and themes put around it, so that it can scroll. */
+  /** Return the outermost of the boxes that directives and themes put around a table for scrolling. */
   function outermost(table) {
     let found = table;
     while (found.parentElement.children.length === 1 && found.parentElement.matches('div')) {
@@ -111,7 +111,7 @@
     return found;
   }
 
-  /** By name, the header cells of each column. */
+  /** Return by name the header cells of each column. */
   function collectColumns() {
     const found = new Map();
     for (const cell of tables.flatMap((table) => [...table.tHead.rows[0].cells])) {
@@ -126,9 +126,9 @@
     return name ? name.slice(COLUMN.length) : '';
   }
 
-  // ---------------------------------------------------------------- the state, and the address that keeps it
+  // ---------------------------------------------------------------- the state, stored in the address
 
-  /** What the address asks for; what it asks for in vain is left out, and said. */
+  /** Return the state in the address; unknown parts are left out and listed. */
   function readState() {
     const query = new URLSearchParams(location.search);
     const unknown = [];
@@ -146,15 +146,15 @@
     return { chosen, column: isColumn ? column : '', descending: isColumn && sort.startsWith('-'), unknown };
   }
 
-  /** A part of the address for readers, who need not see all of it. */
+  /** Return a part of the address for readers, shortened if it is long. */
   function asked(name, text) {
     return `${name}=${text.slice(0, 80)}`;
   }
 
   /**
-   * People write addresses by hand, so case and separators do not count, and a value goes by other names too.
+   * Return the index of a value. Ignore case and separators and accept other names, as in addresses typed by hand.
    *
-   * A value is given as what addresses have, what readers see, and those names.
+   * A value of a facet is a list: the value in addresses, its text for readers, and its other names.
    */
   function valueNumber(facet, text) {
     const exact = facet.values.findIndex(([value]) => value === text);
@@ -166,7 +166,7 @@
     return text.toLowerCase().replace(/[\s_-]/g, '');
   }
 
-  /** Put the state into the address, as a step that "Back" undoes or in the place of the last; others' parts stay. */
+  /** Write the state to the address, as a new step for "Back" or replacing the last; keep other parameters. */
   function writeState(isStep) {
     const url = withoutState();
     facets.forEach((facet, number) => {
@@ -178,7 +178,7 @@
       if (isStep && url.href !== location.href) history.pushState(null, '', url);
       else history.replaceState(history.state, '', url);
     } catch {
-      // Some browsers refuse this to pages from a disk, or when it comes too often; the tables follow anyway.
+      // Some browsers refuse this for pages from a disk, or if it happens too often. The tables still change.
     }
   }
 
@@ -203,7 +203,7 @@
 
   // ---------------------------------------------------------------- filter
 
-  /** Bring the page in line with the state. */
+  /** Update the page to the state. */
   function show() {
     sortTables();
     const { matching, shown } = showRuns();
@@ -218,7 +218,7 @@
     if (bar) showBar(shown.size);
   }
 
-  /** Hide the runs that do not match, and fold others; returns the ids of those that match and that are shown. */
+  /** Hide runs that do not match, and fold others; return the ids of the matching and of the shown runs. */
   function showRuns() {
     const matching = new Set();
     const shown = new Set();
@@ -239,7 +239,7 @@
     return { matching, shown };
   }
 
-  /** Whether a run has what is chosen, whatever is chosen of the facet with the number `except`. */
+  /** Return whether a run matches the choices, ignoring the facet with the number `except`. */
   function matches(run, except) {
     return state.chosen.every(
       (value, number) => value === ANY || number === except || run.values[number] === value,
@@ -256,12 +256,12 @@
 
   // ---------------------------------------------------------------- fold
 
-  /** A filter shows what matches, and so unfolds every table. */
+  /** Return whether a table is folded; a filter unfolds all tables. */
   function folds(table) {
     return !isFiltered() && !unfolded.has(table);
   }
 
-  /** The button below a table that shows its further rows, and the region of the table if it has no others. */
+  /** Return the button that unfolds a table, with the table's region if all its rows are folded. */
   function makeUnfolder(table) {
     const box = outermost(table);
     const element = box.nextElementSibling;
@@ -271,7 +271,7 @@
       unfolded.add(table);
       show();
       first.tabIndex = -1;
-      first.focus(); // The button goes away, and would take the focus with it.
+      first.focus(); // The button disappears, and would lose the focus.
     });
     return { element, table, box: box.matches(`.${MORE}`) ? box : null };
   }
@@ -301,7 +301,7 @@
     bar.all.addEventListener('click', foldAll);
     bar.clear.addEventListener('click', () => {
       change('clear', nothing());
-      fields[0].select.focus(); // The button goes away, and would take the focus with it.
+      fields[0].select.focus(); // The button disappears, and would lose the focus.
     });
   }
 
@@ -334,13 +334,13 @@
     return unfolded.size ? words.some : words.folded;
   }
 
-  /** What stays as it is is not announced again. */
+  /** Set the sentences, unless they are unchanged: screen readers announce every change. */
   function setSentences(element, sentences) {
     if (element.textContent === sentences.join('')) return;
     element.replaceChildren(...sentences.map((sentence) => make('span', {}, sentence)));
   }
 
-  /** Each value says how many runs it would leave, given what else is chosen. */
+  /** Show with each value the number of runs that match it and the choices of the other fields. */
   function showField({ facet, number, select }) {
     const counts = facet.values.map(() => 0);
     for (const run of runs.values()) if (matches(run, number)) counts[run.values[number]] += 1;
@@ -360,7 +360,7 @@
     }
   }
 
-  /** The heading becomes the button. */
+  /** Turn the heading into a button. */
   function addSortButton(name, cell) {
     const place = cell.querySelector('p') ?? cell;
     const button = make('button', { type: 'button', class: 'verl-sort' }, ...place.childNodes);
@@ -368,7 +368,7 @@
     place.append(button);
   }
 
-  /** Up, down, and then as the server has it. */
+  /** Return the next order: ascending, descending, then the order of the server. */
   function nextSort(name) {
     if (state.column !== name) return { column: name, descending: false };
     return state.descending ? { column: '', descending: false } : { descending: true };
@@ -392,7 +392,7 @@
     else cell.removeAttribute('aria-sort');
   }
 
-  /** Rows by one of their cells; those in which nothing is recorded come last, whatever the direction. */
+  /** Return rows sorted by one of their cells; rows with an empty cell come last in both directions. */
   function sorted(rows, column) {
     const keyed = rows.map((row) => ({ row, key: sortKey(cellText(row.cells[column])) }));
     const present = keyed.filter(({ key }) => key);
@@ -402,7 +402,7 @@
     return [...present, ...absent].map(({ row }) => row);
   }
 
-  /** What a cell says, without the marks of remarks and without our buttons. */
+  /** Return the text of a cell, without marks of remarks and our buttons. */
   function cellText(cell) {
     if (!cell) return '';
     const copy = cell.cloneNode(true);
@@ -411,10 +411,10 @@
   }
 
   /**
-   * The numbers of a text and the text between them; null where nothing is recorded.
+   * Return the numbers of a text and the text between them; null for an empty text.
    *
-   * A number with two points or more is a version, each of whose parts counts alone. A hyphen is a minus where
-   * a text begins with it; elsewhere it joins words. Signs before a number do not keep it from being one.
+   * A number with two or more points is a version, compared part by part. A hyphen is a minus at the start of a
+   * text; elsewhere it joins words. Signs such as ≥ before a number are ignored.
    */
   function sortKey(text) {
     if (!text) return null;
@@ -449,13 +449,13 @@
     try {
       return new Intl.Collator(document.documentElement.lang.replace('_', '-') || undefined);
     } catch {
-      return new Intl.Collator(); // The theme names a language that the browser has never heard of.
+      return new Intl.Collator(); // The browser does not know the language of the page.
     }
   }
 
-  // ---------------------------------------------------------------- links to what is hidden
+  // ---------------------------------------------------------------- links to hidden elements
 
-  /** Show what a fragment names, if that is hidden by a filter or folded; returns it if it was. */
+  /** Show the target of a fragment if it is hidden by a filter or folded; return it if so. */
   function reveal(hash) {
     const target = targetOf(hash);
     const details = target?.closest('details.verl-details:not([open])');
@@ -482,13 +482,13 @@
     }
   }
 
-  /** The browser does not tell when a link leads to where the page is already. */
+  /** Reveal the target of a link to the current address, for which the browser sends no event. */
   function revealAgain(event) {
     const link = event.target.closest('a[href*="#"]');
     if (link?.href === location.href) reveal(link.hash);
   }
 
-  /** The order of rows has moved what the browser scrolled to; a link to a filter leads to what it leaves. */
+  /** Scroll again, because sorting moved the target; for an address with a filter, scroll to the bar. */
   function scrollAtStart() {
     const isVisit = performance.getEntriesByType('navigation')[0]?.type === 'navigate';
     const result = isFiltered() || state.unknown.length ? bar?.element : null;

@@ -1,24 +1,24 @@
 /*
- * Tables that scroll or are behind tabs, long names, and folded blocks: their buttons that copy, and print.
+ * Scrolling tables, tabs, long names, copy buttons, and printing of folded blocks.
  *
- * The page is complete without this script. The words of the buttons come from the JSON of a page with runs; see
+ * The page is complete without this script. The texts of the buttons come from the JSON of a page with runs; see
  * page_data.py.
  */
 (() => {
   'use strict';
 
-  /** Names up to this long stay in one piece. */
+  /** Names up to this length do not break. */
   const SHORT = 10;
-  /** Where there are long names. */
+  /** The elements that can contain long names. */
   const NAMES = '.verl-scroll tbody, :is(.verl-answer, .verl-notes, .verl-facts, .verl-details, .verl-what-if) :is(code, pre)';
-  /** Where they are divided: after a sign between words, but not before the ending of a file. */
+  /** Break points in names: after a sign between words, but not before a file extension. */
   const DIVISIONS = /(?<=\w_|[/=])(?=\w)|(?<=\.)(?=[^\W\d])(?!(?:py|sh|ya?ml|rst|md)\b)/;
-  /** How long a button says that it has copied, in milliseconds. */
+  /** How long a button shows that it has copied, in milliseconds. */
   const SAID = 2000;
 
   // ---------------------------------------------------------------- names, regions, paper
 
-  /** Let long names and keys go on in the next line where they are divided, and not within a word. */
+  /** Add break points to long names and keys, so that they do not break within a word. */
   function breakNames() {
     for (const place of document.querySelectorAll(NAMES)) {
       const walker = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
@@ -41,7 +41,7 @@
     text.replaceWith(...pieces.flatMap((piece, index) => (index ? [document.createElement('wbr'), piece] : [piece])));
   }
 
-  /** Only what scrolls is a stop for the keyboard, and shows at its edges that there is more. */
+  /** Let the keyboard reach only tables that scroll, and mark the edges beyond which there is more. */
   function watchScrolling() {
     const boxes = [...document.querySelectorAll('.verl-scroll[tabindex]')];
     const observer = new ResizeObserver((entries) => {
@@ -55,7 +55,7 @@
 
   function setScrolling(box) {
     const room = box.scrollWidth - box.clientWidth;
-    const gone = Math.abs(box.scrollLeft); // Negative where text runs from right to left.
+    const gone = Math.abs(box.scrollLeft); // Negative if text runs from right to left.
     box.classList.toggle('verl-more-before', gone > 1);
     box.classList.toggle('verl-more-after', room - gone > 1);
     if (room > 1) box.tabIndex = 0;
@@ -64,7 +64,7 @@
 
   let unfolded = [];
 
-  /** On paper nothing can be opened. */
+  /** Open all folded blocks for printing. */
   function unfold() {
     unfolded = [...document.querySelectorAll('details.verl-details:not([open], [hidden], [hidden] *, .verl-more)')];
     for (const details of unfolded) details.open = true;
@@ -89,7 +89,7 @@
     return [...group.querySelectorAll('a')];
   }
 
-  /** Say whose panel is shown; where a browser shows all of them, no one's. */
+  /** Mark the tab whose panel is shown; none if the browser shows all panels. */
   function markTabs() {
     for (const group of document.querySelectorAll('.verl-tabs')) {
       const shown = tabsOf(group).filter(isShown);
@@ -100,7 +100,7 @@
     }
   }
 
-  /** The browser will scroll to the panel; let it find it where the one is that is shown now. */
+  /** Let the browser scroll to the new panel at the position of the current one, so that nothing moves. */
   function keepPlace(event) {
     const tab = event.target.closest('.verl-tabs a');
     const shown = tab && tabsOf(tab.parentElement).find(isShown);
@@ -109,7 +109,7 @@
     panelOf(tab).style.scrollMarginTop = `${panelOf(shown).getBoundingClientRect().top - padding}px`;
   }
 
-  /** The browser takes the focus from the tab, and themes then begin at the top of the page. */
+  /** Return the focus to the tab; browsers remove it, and the keyboard would start at the top of the page. */
   function showChosen() {
     markTabs();
     const tab = [...document.querySelectorAll('.verl-tabs a')].find(({ hash }) => hash === location.hash);
@@ -118,9 +118,9 @@
 
   // ---------------------------------------------------------------- copy
 
-  /** In each folded block a button for its settings, and for a run one for the address of its row. */
+  /** Add to each folded block a button that copies its settings and, for a run, one for the link to its row. */
   function addCopyButtons(words) {
-    // The documentation may have buttons for code everywhere.
+    // Another extension may add buttons to all code blocks.
     const hasOthers = document.querySelector('button.copybtn');
     for (const block of document.querySelectorAll('.verl-details')) {
       const texts = [...block.querySelectorAll('pre')];
@@ -136,7 +136,7 @@
     return text?.closest('div[class*="highlight-"]') ?? text;
   }
 
-  /** Put a button before an element, beside another one that is there. */
+  /** Put a button before an element, next to an existing one. */
   function addCopies(element, button) {
     let place = element.previousElementSibling;
     if (!place?.matches('.verl-copies')) {
@@ -166,7 +166,7 @@
     return url.href;
   }
 
-  /** The script of the form, which no page has without this one, copies with it too. */
+  /** The script of the form uses this too; a page with it always has this script. */
   globalThis.verlCopy = copyText;
 
   async function copyText(text) {
@@ -174,7 +174,7 @@
       await navigator.clipboard.writeText(text);
       return true;
     } catch {
-      return copySelected(text); // No clipboard without a secure connection, or without leave.
+      return copySelected(text); // No clipboard without a secure connection or permission.
     }
   }
 
@@ -190,10 +190,10 @@
     return isCopied;
   }
 
-  /** Say something to those who do not see the page. */
+  /** Announce a text to screen readers. */
   function say(text) {
     voice.textContent = '';
-    // A text that does not change is not said again.
+    // Screen readers announce only changes.
     setTimeout(() => (voice.textContent = text), 50);
   }
 
@@ -214,11 +214,11 @@
   watchAnswers();
   watchScrolling();
   markTabs();
-  addEventListener('load', markTabs); // Only then has the browser found what the address names.
+  addEventListener('load', markTabs); // Only then has the browser applied the fragment.
   addEventListener('hashchange', showChosen);
   document.addEventListener('click', keepPlace);
   addEventListener('beforeprint', unfold);
   addEventListener('afterprint', foldAgain);
-  // Only then has an extension that adds such buttons itself done so.
+  // Only then have other extensions added their buttons.
   if (page) document.addEventListener('DOMContentLoaded', () => addCopyButtons(JSON.parse(page.textContent).words));
 })();

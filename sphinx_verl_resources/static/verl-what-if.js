@@ -1,20 +1,20 @@
 /*
- * Answers the form of the directive verl-what-if.
+ * Shows the answers of the form of the directive verl-what-if.
  *
- * It computes nothing: every answer was made when the page was built, and is in a file for each model, which is
- * loaded when it is first asked for. The page holds the form, the answer to its first choice, and the words; see
- * views/what_if_answers.py, which looks answers up in the same way. Sizes are tenths of a GiB.
+ * It computes nothing: the build makes all answers and writes a file for each model, which is loaded on first
+ * use. The page contains the form, the answer to its first choice, and the texts; see views/what_if_answers.py,
+ * which looks up answers in the same way. Sizes are tenths of a GiB.
  */
 (() => {
   'use strict';
 
-  /** Before the names of fields in the address, where the tables of runs have names like them. */
+  /** Prefix of field names in the address, where the tables of runs use similar names. */
   const PREFIX = 'if-';
-  /** The lines that name recorded runs. */
+  /** The lines that show recorded runs. */
   const LINES = ['ran', 'reported', 'smallest-ran', 'smallest-reported'];
-  /** The fields of which another choice may fit, and in which direction it is looked for. */
+  /** The fields to search for a choice that fits, with the direction of the search. */
   const WAYS = { response: -1, lora: 1, count: 1 };
-  /** After so many milliseconds the page says that it is loading, and a button no more that it has copied. */
+  /** Milliseconds until the page shows that it is loading, and until a button stops showing "Copied". */
   const PATIENCE = 500;
   const SAID = 2000;
 
@@ -23,7 +23,7 @@
 
   // ---------------------------------------------------------------- files
 
-  /** The answers in a file; rejected if it cannot be loaded. Pages opened from a folder may load scripts only. */
+  /** Return the answers in a file; rejects if it cannot be loaded. Pages opened from a folder can load only scripts. */
   function load(file) {
     if (!loading.has(file)) {
       const answers = new Promise((resolve, reject) => {
@@ -45,7 +45,7 @@
     return message.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
   }
 
-  /** A word as a shell takes it. */
+  /** Quote a word for a shell. */
   function quoted(word) {
     return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
   }
@@ -74,7 +74,7 @@
       return Object.fromEntries(selects.map((select) => [select.name, what(select)]));
     }
 
-    /** The index of a choice among those for its model and GPU. */
+    /** Return the index of a choice among the choices for its model and GPU. */
     function placeOf(chosen) {
       const others = selects.filter(({ name }) => name !== 'model' && name !== 'gpu');
       return others.reduce((place, { name, options }) => place * options.length + chosen[name], 0);
@@ -89,7 +89,7 @@
       return words.states[state]?.[0] === 'fits';
     }
 
-    /** The nearest choices of each field that fit, in words. */
+    /** Return the nearest choice of each field that fits, in words. */
     function waysFrom(answers, chosen) {
       return Object.entries(WAYS).flatMap(([name, step]) => {
         const { options } = selects.find((select) => select.name === name);
@@ -109,7 +109,7 @@
 
     // -------------------------------------------------------------- showing
 
-    /** Fill in a line of the answer, or hide it where there is nothing to say. */
+    /** Fill in a line of the answer, or hide it if it has no content. */
     function say(name, ...content) {
       const line = form.querySelector(`.verl-if-${name}`);
       line.hidden = !content.some(Boolean);
@@ -145,7 +145,7 @@
       showScript(runs);
     }
 
-    /** What an estimate says; nothing without one. */
+    /** Show the figures of an estimate; nothing without one. */
     function showFigures(answers, chosen, cell) {
       if (!cell) {
         for (const name of ['estimated', 'phase', 'trust']) say(name);
@@ -159,7 +159,7 @@
       say('trust', answers.trusts[cell.trust][0]);
     }
 
-    /** What those need who run it; nothing where it does not fit. */
+    /** Show the command and the host memory; nothing if the run does not fit. */
     function showUse(answers, cell) {
       const lines = cell ? answers.commands[cell.command].map((line) => answers.lines[line]) : [];
       form.querySelector('pre').textContent = lines.join(' \\\n    ');
@@ -175,7 +175,7 @@
       link.title = address ? run : '';
     }
 
-    /** The titles of runs, each a link where a page shows its row, with commas between. */
+    /** Return the titles of runs, linked if a page shows the row, with commas between. */
     function linksTo(runs) {
       return runs.flatMap(([id, title], index) => {
         const { start: first, others } = shared.rows;
@@ -187,7 +187,7 @@
       });
     }
 
-    /** The words of a command in the markup that Sphinx gives them, so that each stays whole. */
+    /** Return the words of a command in Sphinx's markup, so that they do not break. */
     function wordsOf(command) {
       return command.split(' ').flatMap((text, index) => {
         const word = document.createElement('span');
@@ -197,22 +197,22 @@
       });
     }
 
-    /** Tell of a problem before the verdict. */
+    /** Show a problem before the verdict. */
     function tell(text) {
       form.querySelector('.verl-if-problem').textContent = text && `${text} `;
     }
 
-    /** Load the answers for the model that is chosen now, and show one; a later choice overtakes an earlier one. */
+    /** Load the answers for the chosen model and show one of them, unless another choice was made meanwhile. */
     async function answer(problem = '', isFirst = false) {
       const turn = (asked += 1);
       const chosen = each(({ selectedIndex }) => selectedIndex);
       const labels = each(({ selectedOptions }) => selectedOptions[0].label);
       const command = planFor(each(({ value }) => value));
-      // Until another answer is there the page below stays where it is.
+      // Keep the height until the next answer is there, so that the page below does not move.
       box.style.minBlockSize = `${box.offsetHeight}px`;
       box.setAttribute('aria-busy', 'true');
       const late = setTimeout(() => tell(words.loading), PATIENCE);
-      // What has been out of sight for a frame does not jump when it comes back.
+      // Wait for a frame, so that the answer does not jump.
       if (isFirst) await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
       const answers = await load(shared.files[chosen.model]).catch(() => undefined);
       clearTimeout(late);
@@ -227,7 +227,7 @@
 
     // -------------------------------------------------------------- the address
 
-    /** Choose what the address asks for, and return what of it the form does not offer. */
+    /** Set the choices in the address, and return those that the form does not offer. */
     function readAddress() {
       const given = new URLSearchParams(location.search);
       return selects.flatMap((select) => {
@@ -246,7 +246,7 @@
       try {
         history.replaceState(history.state, '', address);
       } catch {
-        // A page that was opened from a folder may not change its address; it works without.
+        // A page opened from a folder may not change its address.
       }
     }
 
@@ -254,9 +254,9 @@
 
     const strange = ownsAddress ? readAddress() : [];
     const problem = strange.length ? fill(words.strange, { asked: strange.join(words.between) }) : '';
-    // The tables of runs may have scrolled to what the same address asks of them.
+    // The script for tables of runs may have scrolled because of the same address.
     if (problem && !location.hash) form.scrollIntoView({ behavior: 'instant', block: 'nearest' });
-    // The choice may be another one without an address too: by a reader who was faster than this script.
+    // The reader may have made a choice before this script started.
     if (problem || !selects.every(({ selectedOptions: [option] }) => option.defaultSelected)) answer(problem, true);
     form.addEventListener('submit', (event) => event.preventDefault());
     form.addEventListener('change', () => {

@@ -1,1 +1,1 @@
-"""From results to something visible: docutils nodes and plain text. Computes nothing."""
+"""Render results as docutils nodes and plain text; nothing is computed here."""

@@ -63,7 +63,7 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
 
     Args:
         scores: the cases.
-        marks: by the reason for which a case does not count, the mark and the id of that reason.
+        marks: by the reason why a case does not count, the mark and the id of that reason.
     """
 
     def judged(item: Score) -> Cell:
@@ -83,13 +83,13 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
 
 
 def reason(item: Score) -> str:
-    """Return why a case does not count; empty if it does."""
+    """Return the reason why a case does not count; empty if it does."""
     text = item.case.contested or item.case.not_scored or item.error
     return " ".join((text or "").split())
 
 
 def reason_list(reasons: Iterable[str], targets: Mapping[str, nodes.target]) -> nodes.enumerated_list:
-    """List why cases do not count, each with the target of its marks and their number."""
+    """Return the list of reasons why cases do not count, each with the target and the number of its marks."""
     return numbered_notes(*(recorded("", targets[text], nodes.Text(text)) for text in reasons))
 
 
@@ -107,7 +107,7 @@ def _compared(item: Score) -> str:
 
 
 def _computed(item: Score) -> tuple[str, str]:
-    """Return the compared figure, or else the peak, and its range; empty texts without an estimate."""
+    """Return the compared figure, otherwise the peak, and its range; empty texts without an estimate."""
     if item.computed is not None and item.low is not None and item.high is not None:
         figure, low, high = item.computed, item.low, item.high
     elif item.estimate:
@@ -118,7 +118,7 @@ def _computed(item: Score) -> tuple[str, str]:
 
 
 def _observed(item: Score) -> Cell:
-    """Return the observed figure, or else the outcome."""
+    """Return the observed figure, otherwise the outcome."""
     if item.observed:
         return Cell.number(gib_number(item.observed))
     return Cell.of(_(_OUTCOMES.get(item.case.outcome or "", "")))
@@ -133,7 +133,7 @@ def _error(item: Score) -> str:
 
 
 def _inside(item: Score) -> str:
-    """Say whether the figure is inside the range, or the verdict, or that the case does not count."""
+    """Return whether the figure is inside the range, the verdict, or that the case does not count."""
     if item.case.contested:
         return _("contested")
     if item.case.not_scored:
@@ -155,9 +155,9 @@ class Sign(NamedTuple):
     """The sign of a group's points.
 
     Attributes:
-        colour: of the points and of their ranges.
-        attributes: of the path; ``{}`` is where the colour goes.
-        shape: path data after the ``M`` to the middle.
+        colour: the colour of the points and of their ranges.
+        attributes: the attributes of the path, with ``{}`` for the colour.
+        shape: the path data after the ``M`` to the middle.
     """
 
     colour: str
@@ -203,15 +203,15 @@ class _Scale:
 
 
 def plotted(scores: Iterable[Score]) -> list[Score]:
-    """Return the cases of the plot and its table: those that count, with a computed and an observed value."""
+    """Return the cases of the plot and its table: scored ones with a computed and an observed value."""
     return [item for item in scores if item.case.is_scored and item.deviation is not None and item.computed]
 
 
 def accuracy_plot(scores: Sequence[Score], title: str) -> Drawing:
-    """Draw a point for each case, with its range as an upright line; on the slope both values are equal.
+    """Draw a point for each case, with its range as a vertical line; on the diagonal both values are equal.
 
     Args:
-        scores: those of ``plotted``, at least one.
+        scores: at least one case from ``plotted``.
         title: the name of the chart.
     """
     sizes = [size for item in scores for size in (item.computed, item.observed, item.low, item.high) if size]
@@ -249,7 +249,7 @@ def log_marks(least: float, most: float) -> tuple[float, ...]:
 
 
 def _axes(scale: _Scale) -> Iterator[str]:
-    """Draw both axes with marks and titles, and the slope."""
+    """Draw both axes with marks and titles, and the diagonal."""
     ends = scale.marks[0] * GIB, scale.marks[-1] * GIB
     lines = f"M{_LEFT} {_TOP}V{_BOTTOM}H{_RIGHT}"
     for mark in scale.marks:
@@ -283,7 +283,7 @@ def _legend(groups: Iterable[str]) -> list[Key]:
     return [
         *(Key(_(GROUPS[group]), partial(_point, SIGNS[group])) for group in groups),
         Key(_("Range of the computed value"), lambda x, y: path(f"M{x + BAR / 2:g} {y:g}v{BAR}", _THIN)),
-        Key(_("Computed as observed"), lambda x, y: path(f"M{x:g} {y + BAR:g}l{BAR}-{BAR}", _DASHED)),
+        Key(_("Computed equals observed"), lambda x, y: path(f"M{x:g} {y + BAR:g}l{BAR}-{BAR}", _DASHED)),
     ]
 
 

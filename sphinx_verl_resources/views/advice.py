@@ -1,4 +1,4 @@
-"""The advice of the analysis: settings, priorities, trade-offs, commands and metrics; and its assumptions."""
+"""The advice and assumptions of the analysis: settings, priorities, trade-offs, commands and metrics."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def settings_rows(
     marks: Marks,
 ) -> nodes.tgroup:
     """Make one row per key, with verl's default and the key's effect."""
-    unknown = _("not known")
+    unknown = _("unknown")
     return column_table(zip(settings.items(), keys, strict=True), [
         (_("Key"), lambda row: Cell.path(row[0][0], remarks=marks(row[0][0]))),
         (_("Advised"), lambda row: Cell.of(as_text(row[0][1]))),
         (_("verl's default"), lambda row: Cell.of(as_text(row[1].default) if row[1] else unknown)),
-        (_("What it does to memory"), lambda row: Cell.of(_one_line(row[1].effect) if row[1] else unknown)),
+        (_("Effect on memory"), lambda row: Cell.of(_one_line(row[1].effect) if row[1] else unknown)),
     ])  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def assumption_rows(assumed: Assumptions, marks: Marks) -> nodes.tgroup:
     activations = _("{size} bytes per token, layer and hidden unit ({precision})")
     kv_cache = _("a key and a value of {size} bytes per token, layer and hidden unit ({precision})")
     overhead = _("{size} per GPU for the CUDA context and libraries")
-    gpus = _("{number}, where a model names no other number")
+    gpus = _("{number}, unless the model has another number")
     rows = [
         row("parameters", _("Parameters"), each, size=assumed.parameter_bytes),
         row("gradients", _("Gradients"), each, size=assumed.gradient_bytes),
@@ -100,7 +100,7 @@ def priority_rows(
     outcomes: Sequence[Outcome],
     marks: Marks,
 ) -> nodes.tgroup:
-    """Make one row per step, in the order of the advice, with what it saves on each model."""
+    """Make one row per step, in the order of the advice, with its saving on each model."""
     headings = [
         _("Priority"),
         _("Step"),
@@ -126,13 +126,13 @@ def trade_off_rows(items: Iterable[TradeOff], marks: Marks) -> nodes.tgroup:
     """Make one row per change."""
     return column_table(items, [
         (_("Change"), lambda item: Cell.of(item.change, marks(item.name))),
-        (_("Makes smaller"), lambda item: Cell.of(item.gain)),
+        (_("Reduces"), lambda item: Cell.of(item.gain)),
         (_("Costs"), lambda item: Cell.of(item.cost)),
     ])  # fmt: skip
 
 
 def command_list(commands: Iterable[Command], marks: Marks) -> list[nodes.Element]:
-    """Show each command in a block, below its purpose."""
+    """Return each command in a block, below its purpose."""
     result: list[nodes.Element] = []
     for item in commands:
         paragraph = recorded(item.purpose)

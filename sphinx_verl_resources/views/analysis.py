@@ -1,4 +1,4 @@
-"""The memory analysis of a model: tables, formulas, chart, and the original figures compared with it."""
+"""The memory analysis of a model: tables, formulas, chart, and a comparison with the original figures."""
 
 from __future__ import annotations
 
@@ -34,14 +34,12 @@ if TYPE_CHECKING:
     from ..catalog.models.analysis import Cause
     from .remarks import Marks
 
-_UNUSED = N_("no formula uses it")
+_UNUSED = N_("not used by any formula")
 #: The note below a summary of models with different numbers of GPUs.
-DIFFERENT_GPUS = N_(
-    "The models are shared by different numbers of GPUs, so the rows do not compare directly."
-)
-#: The rule for the hidden size that the document states and does not follow.
+DIFFERENT_GPUS = N_("The models use different numbers of GPUs, so the rows are not directly comparable.")
+#: The rule for the hidden size that the document states but does not follow.
 STATED_HIDDEN_SIZE = "sqrt(parameters / (12 × layers))"
-#: The components inside a sentence.
+#: The names of components inside a sentence.
 _INSIDE = {
     "parameters": N_("parameters"),
     "gradients": N_("gradients"),
@@ -50,7 +48,7 @@ _INSIDE = {
     "kv-cache": N_("KV cache"),
     "overhead": N_("system overhead"),
 }
-#: The derivations of a number of GPUs.
+#: The ways to derive a number of GPUs.
 DERIVATIONS = {
     "chain": N_("the chain"),
     "original chain": N_("the printed chain"),
@@ -75,7 +73,7 @@ _REASONS = {
 
 
 def memory_caption(outcome: Outcome) -> str:
-    """Return the caption of a table: for how many tokens, and on how many GPUs if a step needs them."""
+    """Return the caption of a table: the numbers of tokens and, if a step uses several, of GPUs."""
     batch, length = outcome.batch_size, outcome.sequence_length
     caption = plural(
         "{model}: memory for {batch} sequence of {length} tokens",
@@ -101,13 +99,13 @@ def bar_label(bar: Bar) -> str:
 
 
 def specification_rows(outcome: Outcome, marks: Marks) -> nodes.tgroup:
-    """Make one row per quantity of the formulas, and per quantity that is only stated."""
+    """Make one row per quantity, including those that no formula uses."""
     shape = outcome.shape
     if shape.checkpoint:
         origin, hidden = _("of {checkpoint}").format(checkpoint=shape.checkpoint), ""
         ffn = ffn_source = "" if shape.ffn_dimension else _("no dense layer")
     else:
-        origin = _("{billions} billion by the shape below").format(
+        origin = _("{billions} billion from the shape below").format(
             billions=f"{shape.implied_parameters / 1e9:.2f}"
         )
         hidden = _("the stated rule, {rule}, gives {size}; this is {share} of it").format(
@@ -146,7 +144,7 @@ def _joined(*texts: str) -> str:
 
 
 def formula_list(outcome: Outcome, marks: Marks) -> nodes.definition_list:
-    """List the formulas of each component and each step."""
+    """Return the list of formulas of each component and each step."""
     items = formula_items()
     for component in outcome.start.components:
         items += formula_item(
@@ -167,7 +165,7 @@ def _sum(breakdown: Breakdown) -> str:
 
 
 def waterfall_rows(outcome: Outcome, marks: Marks, *, with_gib: bool) -> nodes.tgroup:
-    """Make the waterfall's rows, with running totals and what each step saved."""
+    """Make the waterfall's rows, with running totals and the saving of each step."""
     rows: list[list[Cell]] = []
     for bar in outcome.waterfall():
         numbers = [_change(bar.change), gb_number(bar.running)]
@@ -183,16 +181,16 @@ def _change(size: float) -> str:
 
 
 def _detail(bar: Bar) -> str:
-    """Describe a line: its share of the total, or its effect."""
+    """Return the description of a line: its share of the total, or its effect."""
     if bar.subject == TOTAL:
         return _("everything on one GPU")
     if bar.subject == PER_GPU:
-        return _("{share} saved in all").format(share=share(bar.share))
+        return _("{share} saved in total").format(share=share(bar.share))
     step = bar.step
     if step is None:
         return _("{share} of the total").format(share=share(bar.share))
     if not step.saved:
-        return _("changes nothing")
+        return _("no change")
     first, *others = (item for item in step.before.components if item.key in step.changed)
     before, after = step.before.of(step.changed), step.after.of(step.changed)
     return _("{parts}: {before} → {after}").format(
@@ -235,7 +233,7 @@ def original_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str])
     def cause(item: Comparison) -> Cell:
         causes = [(code, anchors[code]) for code in item.causes if code in anchors]
         carried = [(code, anchors[code]) for code in item.carried if code in anchors]
-        between = [(_("; carried in"), "")] if causes and carried else []
+        between = [(_("; carried over"), "")] if causes and carried else []
         return Cell([(_word(item), None)], [*causes, *between, *carried])
 
     return column_table(comparisons, [
@@ -252,10 +250,10 @@ def _computed(item: Comparison) -> str:
 
 
 def _figure(item: Comparison) -> str:
-    """Name the figure, the step before it, and its unit."""
+    """Return the name of a figure with the step before it and its unit."""
     name = _(item.label)
     if item.step:
-        # Inside a sentence: a word in capitals keeps them.
+        # Lower case inside a sentence, except for acronyms.
         first = item.step[0].lower() if item.step[1:2].islower() else item.step[0]
         step = step_title(first + item.step[1:], item.gpus)
         name = _("{figure}, after {step}").format(figure=name, step=step)
@@ -267,11 +265,11 @@ def _word(item: Comparison) -> str:
         return _("agrees")
     if not item.is_explained:
         return _("not recorded")
-    return _("see") if item.causes else _("carried in")
+    return _("see") if item.causes else _("carried over")
 
 
 def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> nodes.definition_list:
-    """Explain each code, with the target of the links to it."""
+    """Return the explanation of each code, with the target of the links to it."""
     items = nodes.definition_list(classes=[NOTES_CLASS, "simple"])
     for cause in causes:
         term = nodes.term("", "", targets[cause.name], nodes.Text(cause.name), translatable=0)
@@ -280,7 +278,7 @@ def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> 
 
 
 def requirement_rows(claims: Iterable[JudgedClaim], marks: Sequence[str]) -> nodes.tgroup:
-    """Make one row per claim and GPU; ``marks`` go to the heading of the computed figures."""
+    """Make one row per claim and GPU; ``marks`` are added to the heading of the computed figures."""
     return column_table(claims, [
         (_("List"), lambda item: Cell.of(_(_LEVELS[item.claim.level]))),
         (_("Printed claim"), lambda item: Cell.of(item.claim.text)),
@@ -290,7 +288,7 @@ def requirement_rows(claims: Iterable[JudgedClaim], marks: Sequence[str]) -> nod
         (_("GPUs by the chain"), lambda item: _gpu_count(item, "chain")),
         (_("GPUs by the pool"), lambda item: _gpu_count(item, "pooled")),
         (_("Verdict"), _judged),
-        (_("Same number by"), _derived),
+        (_("Same number from"), _derived),
     ])  # fmt: skip
 
 
@@ -315,13 +313,13 @@ def _derived(item: JudgedClaim) -> Cell:
 
 
 def requirement_legend(share: float) -> nodes.paragraph:
-    """Explain the ways of counting GPUs."""
+    """Return the legend of the ways to count GPUs."""
     text = _(
-        "The limit is {share} % of the memory that the GPU has. By the chain, a GPU with all steps taken "
-        "must stay below it; by the pool, the total without any step is divided by it, as if every part "
-        "could be shared. Either way the smallest power of two is shown, and the verdict is that of the "
-        "chain. The last column names the ways that lead to the number claimed; the printed chain is the "
-        "chain with the figures that were printed, and with the size that a GPU is sold by."
+        "The limit is {share} % of the GPU's memory. By the chain, a GPU after all steps must stay below the "
+        "limit. By the pool, the total before any step is divided by the limit, as if every part could be "
+        "shared. Both columns show the smallest power of two; the verdict uses the chain. The last column "
+        "lists the ways that give the claimed number. The printed chain is the chain with the printed "
+        "figures and the nominal memory of the GPU."
     ).format(share=short_number(share * 100))
     return legend(text)
 

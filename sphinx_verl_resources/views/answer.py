@@ -1,4 +1,4 @@
-"""An answer in sentences: the recorded runs that bear on it, and the measured runs of its kind."""
+"""An answer in sentences: related recorded runs, and measured runs of the same kind."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from ..answer.answer import Answer
     from ..answer.trust import Trust
 
-NO_RUN = N_("No recorded run bears on this question.")
-#: Before the word of a run that does not bear on the question, but is the smallest of its model.
+NO_RUN = N_("No recorded run is comparable.")
+#: Prefix of the word of a run that is not comparable, but the smallest of its model.
 SMALLEST = "smallest-"
 
-#: More recorded runs make nothing clearer.
+#: Recorded runs to show at most.
 _MOST = 3
 
 
 def evidence_items(
     found: Answer, own: str | None, link: Callable[[str, str], nodes.Node]
 ) -> Iterator[nodes.list_item]:
-    """Yield the recorded runs that bear on an answer, by how they are known.
+    """Yield the recorded runs related to an answer, by their evidence word.
 
     Args:
         found: the answer.
-        own: the id of the recorded run that it is about; where that ran, no other is named.
-        link: makes a link to the row of a run, from its id and a text.
+        own: the id of the recorded run that it is about; if that ran, no other run is shown.
+        link: a function that makes a link to the row of a run, from its id and a text.
     """
     has_run = any((run.id, run.word) == (own, "ran") for run in found.evidence)
     others = [] if has_run else [run for run in found.evidence if run.id != own]
@@ -46,7 +46,7 @@ def evidence_items(
 
 
 def measured_text(trust: Trust) -> str:
-    """Say how many runs of this kind were measured, and how far off estimates were."""
+    """Return a sentence with the number of measured runs of this kind and the average error."""
     if trust.mean_error is None:
         return _("No run of this kind was measured.")
     return plural(
@@ -57,9 +57,9 @@ def measured_text(trust: Trust) -> str:
 
 
 def trust_text(trust: Trust) -> str:
-    """Say what ``measured_text`` says, and which run is undercut."""
+    """Return ``measured_text``, and the smallest recorded run if the estimate is below it."""
     text = measured_text(trust)
     if trust.undercuts and trust.smallest:
-        below = _("No such run of this model ran on so little GPU memory; the smallest is {run}.")
+        below = _("No such run of this model used so little GPU memory; the smallest is {run}.")
         text = in_a_row(text, below.format(run=run_title(trust.smallest)))
     return text

@@ -1,4 +1,4 @@
-"""Answers as text for terminals: the verdict, the reason, what to change, the figures and the command."""
+"""Answers as text for terminals: the verdict, the reason, changes, the figures and the command."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _BEARS = {
 
 
 def answer_text(found: Answer, *, verbose: bool = False, width: int = 100) -> str:
-    """Return an answer: the verdict, the reason, what to change, the figures, and the command.
+    """Return an answer: the verdict, the reason, changes, the figures, and the command.
 
     Args:
         found: the answer.
-        verbose: whether phases, components, settings and all layouts that were tried follow.
-        width: characters of a line.
+        verbose: whether to add phases, components, settings and all layouts that were tried.
+        width: characters per line.
     """
     head = [*_verdict(found), *_ignored(found)]
     parts = ["\n".join(wrapped(head, width)), *_changes(found, width)]
@@ -52,44 +52,44 @@ def answer_text(found: Answer, *, verbose: bool = False, width: int = 100) -> st
 
 
 def question_text(found: Answer) -> str:
-    """Return the question in words: model, task, what is trained, GPUs."""
+    """Return the question in words: model, task, LoRA rank, GPUs."""
     rank = found.best.estimate.settings.actor.lora_rank
     trained = f"{found.task} of rank {rank}" if rank else found.task
     return f"{found.asked.model}, {trained}, on {gpus_text(found)}"
 
 
 def gpus_text(found: Answer) -> str:
-    """Return the GPUs of all pools, ``8×H100`` for example, and how many train if some do not.
+    """Return the GPUs of all pools, for example ``8×H100``, and how many of them train if not all do.
 
-    The text says so if their number is not known.
+    An unknown number is written in words.
     """
     train, others = found.best.estimate.settings.gpus, found.best.estimate.settings.other_gpus
     if found.all_gpus is None:
         return f"an unknown number of {found.asked.gpu or 'GPU'}s"
     text = f"{found.all_gpus}×{found.asked.gpu or 'GPU'}"
-    return f"{text}, of which {train} train" if others else text
+    return f"{text} ({train} for training)" if others else text
 
 
 def _verdict(found: Answer) -> Iterator[str]:
-    """Yield the verdict, the reason, and what was assumed."""
+    """Yield the verdict, the reason, and the assumptions."""
     estimate, best = found.best.estimate, found.best
     yield f"{title(found.verdict)}: {question_text(found)}."
     why = in_a_row(reason(estimate), *start_texts(best))
     if estimate.undecided:
         yield why
         if found.all_gpus is None:
-            yield "Give the number of GPUs with --gpus, as in 8xH100."
+            yield "Set the number of GPUs with --gpus, as in 8xH100."
     else:
         yield " ".join([*_evidence(found), f"Estimated with {best.name}. {why}", *_phase(found)])
     if found.assumed:
         yield f"Assumed: {', '.join(found.assumed)}."
     used = estimate.settings.gpus + estimate.settings.other_gpus
     if found.asked.gpus and used < found.asked.gpus:
-        yield f"It uses {used} of the GPUs; more of them do not help."
+        yield f"It uses {used} of the GPUs; more would not help."
 
 
 def _phase(found: Answer) -> Iterator[str]:
-    """Yield the peak phase, and the lengths that the figures of a recorded run are for."""
+    """Yield the lengths that the figures of a recorded run are for, and the peak phase."""
     estimate, shown = found.best.estimate, credible(found.best.estimate)
     if shown is not None:
         if shown is not estimate:
@@ -98,7 +98,7 @@ def _phase(found: Answer) -> Iterator[str]:
 
 
 def _evidence(found: Answer) -> Iterator[str]:
-    """Yield the strongest and nearest recorded run, and how many others are known as well as it."""
+    """Yield the recorded run with the best evidence, and the number of others with the same evidence."""
     if not found.evidence:
         return
     run = found.evidence[0]
@@ -107,7 +107,7 @@ def _evidence(found: Answer) -> Iterator[str]:
     more = f" and {others} more" if others else ""
     word = _BEARS[run.word]
     if found.verdict == "does-not-fit":
-        word = f"With other settings {word.lower()}"
+        word = f"Other settings {word.lower()}"
     yield f"{word} on {crossed(run.gpus)} ({run.train}{by}): {run.id}{more}."
 
 
@@ -117,7 +117,7 @@ def _ignored(found: Answer) -> Iterator[str]:
 
 
 def _changes(found: Answer, width: int) -> Iterator[str]:
-    """Yield what makes it fit, in order."""
+    """Yield the changes that make it fit, in order."""
     if found.verdict in ("fits", "unknown"):
         return
     changes = found.changes[:MOST]
@@ -125,14 +125,14 @@ def _changes(found: Answer, width: int) -> Iterator[str]:
         yield "No other setting makes it fit."
         return
     these = "Each of these" if len(changes) > 1 else "This"
-    lines = [f"{these} makes it fit:" if changes[0].verdict == "fits" else "What lowers the peak most:"]
+    lines = [f"{these} makes it fit:" if changes[0].verdict == "fits" else "Largest reductions of the peak:"]
     for number, change in enumerate(changes, 1):
         lines.append(f"{number}. {change_text(change)}")
     yield "\n".join(wrapped(lines, width, "   "))
 
 
 def _best(found: Answer, width: int) -> str:
-    """Return the best layout of each backend, one a line."""
+    """Return the best layout of each backend, one per line."""
     rows = [_row(layout, found) for layout in (found.fsdp, found.megatron) if layout]
     return plain_table(_BEST, rows, width)
 
@@ -156,7 +156,7 @@ def _range(layout: Layout) -> str:
 
 
 def _details(found: Answer, width: int) -> Iterator[str]:
-    """Yield phases, components, the host, settings, the layouts that were tried and the recorded runs."""
+    """Yield phases, components, settings, the layouts that were tried, and the recorded runs."""
     best = found.best
     if shown := credible(best.estimate):
         yield from estimate_details(shown, width)

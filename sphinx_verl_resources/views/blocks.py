@@ -1,4 +1,4 @@
-"""Blocks of text as nodes: translated sentences, recorded text, notes, formulas, and what readers unfold."""
+"""Blocks of text as nodes: translated sentences, recorded text, notes, formulas, and folded blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMULAS_CLASS = "verl-formulas"
 
 
 def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> list[nodes.Node]:
-    """Replace the names in braces of a translated message by texts or nodes."""
+    """Replace the names in braces of a translated message with texts or nodes."""
     pieces: list[nodes.Node] = []
     text = ""
     for before, name, *_rest in Formatter().parse(message):
@@ -55,12 +55,12 @@ def between_commas(items: Iterable[nodes.Node]) -> list[nodes.Node]:
 
 
 def code_block(code: str, language: str, name: str) -> nodes.literal_block:
-    """Make a block of code of our class ``name``."""
+    """Make a block of code with the class ``name``."""
     return nodes.literal_block(code, code, language=language, classes=[name])
 
 
 def in_a_row(*sentences: str) -> str:
-    """Join sentences in the way of the language."""
+    """Join sentences as the language does."""
     text = sentences[0]
     for sentence in sentences[1:]:
         text = _("{sentence} {next}").format(sentence=text, next=sentence)
@@ -73,7 +73,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def recorded(text: str, *content: nodes.Node) -> nodes.paragraph:
-    """Make a paragraph of recorded text or formulas, which no catalog translates."""
+    """Make a paragraph of recorded text or formulas, which are not translated."""
     return nodes.paragraph("", " ".join(text.split()), *content, translatable=0)
 
 
@@ -89,7 +89,7 @@ def notes_title(*content: nodes.Node | str) -> nodes.paragraph:
 
 
 def numbered_notes(*paragraphs: nodes.paragraph, start: int = 1) -> nodes.enumerated_list:
-    """Make a list of notes; the marks in a table have the numbers of its items."""
+    """Make a list of notes, numbered like the marks in a table."""
     notes = nodes.enumerated_list(classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
     if start > 1:
         notes["start"] = start
@@ -106,10 +106,10 @@ class verl_summary(nodes.General, nodes.TextElement):  # noqa: N801
 
 
 class verl_tabs(nodes.raw):  # noqa: N801
-    """Links that choose one of several blocks. Builders that know no visitor for it pass over it as raw HTML.
+    """Links that choose one of several blocks. Builders without a visitor for it skip it as raw HTML.
 
     Attributes:
-        label: what they choose.
+        label: the name of the choice.
     """
 
 
@@ -128,7 +128,7 @@ def details(summary: Sequence[nodes.Node], content: Sequence[nodes.Node]) -> ver
 
 def formula_items() -> nodes.definition_list:
     """Return an empty list for ``formula_item``."""
-    # "simple" keeps sphinx_rtd_theme from taking the terms for signatures.
+    # "simple" keeps sphinx_rtd_theme from styling the terms as signatures.
     return nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
 
 
@@ -138,8 +138,8 @@ def formula_item(
     """Return a term with its formulas.
 
     Args:
-        term: what the formulas give.
-        formulas: each with the title before it, which may be empty.
+        term: the result of the formulas.
+        formulas: pairs of a title, which may be empty, and a formula.
         marks: names of remarks about the term.
         text: a recorded sentence about the term, which is then recorded too.
     """
@@ -162,7 +162,7 @@ def component_formula(component: Component, size: Callable[[float], str]) -> str
 
 
 def sum_formula(breakdown: Breakdown, number: Callable[[float], str], size: Callable[[float], str]) -> str:
-    """Return the sum of all components; ``number`` keeps enough digits of each for adding them up."""
+    """Return the sum of all components; ``number`` writes each with enough digits to add them up."""
     return (
         f"total = {' + '.join(number(item.size) for item in breakdown.components)} = {size(breakdown.total)}"
     )

@@ -1,4 +1,4 @@
-"""Changes in words, for pages and terminals: what makes a run fit, what it leaves and what it costs."""
+"""Changes in words, for pages and terminals: the settings, the peak that remains, and the cost."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from ..answer.changes import Change
     from ..estimator.suggestions import Cost
 
-#: More changes than these make no page or terminal clearer.
+#: Changes to show at most.
 MOST = 3
 COSTS: Mapping[Cost, str] = {
     "none": N_("costs no time"),
     "little": N_("costs little time"),
-    "much": N_("costs much time"),
+    "much": N_("costs a lot of time"),
 }
 _TEXT = N_("{settings}: {peak} (up to {high}), {cost}.")
 _TEXT_WITH_VERDICT = N_("{settings}: {peak} (up to {high}), {cost}: {verdict}.")
@@ -34,7 +34,7 @@ def heading(changes: Sequence[Change], *, likely: bool) -> str:
 
     Args:
         changes: at least one.
-        likely: the run may fit without them.
+        likely: whether the run may fit without them.
     """
     if changes[0].verdict != "fits":
         return _("Nothing makes it fit; this comes closest")
@@ -54,7 +54,7 @@ def change_text(change: Change) -> str:
 
 
 def change_item(change: Change, caveats: Sequence[str]) -> nodes.list_item:
-    """Make a list item of a change, with some of its caveats."""
+    """Make a list item for a change, with some of its caveats."""
     settings = nodes.literal("", " ".join(change.arguments))
     return nodes.list_item("", nodes.paragraph("", "", *_sentence(change, settings, caveats)))
 
@@ -72,9 +72,9 @@ def _sentence(change: Change, settings: str | nodes.Node, caveats: Sequence[str]
 
 
 def changes_item(found: Answer) -> list[nodes.Node]:
-    """Make the item with the changes that make a run fit, the first to be tried first; none where it fits.
+    """Make the item with the changes that make a run fit, the most advisable first; none if it fits.
 
-    A caveat is written where it comes up first.
+    Each caveat is shown once, with the first change that has it.
     """
     changes, best = found.changes[:MOST], found.best.estimate
     if not changes:

@@ -1,4 +1,4 @@
-"""Bar charts of estimates: memory by phase, and what settings save."""
+"""Bar charts of estimates: memory by phase, and savings by setting."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..estimator.phases import Phase
     from ..estimator.sweeps import SavingSteps
 
-#: The prefix of most keys, for which the chart has no room.
+#: The prefix of most keys, left out because the chart has no room for it.
 _ROOT = "actor_rollout_ref."
 #: Only the first counter is comparable with the bars.
 _COUNTERS = {
@@ -54,7 +54,7 @@ _COUNTERS = {
 _LETTER = 12
 #: The space below a bar, and the base of its letters.
 _SPACE, _BASE = 9, 13
-#: The paint of a sum, of what a step takes away, and of what a step adds.
+#: The paint of a sum, of a saving, and of an increase.
 SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
 TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
 ADDED = thick(PAINTS[Category.GRADIENTS].colour)
@@ -64,8 +64,8 @@ class Piece(NamedTuple):
     """A piece of a bar.
 
     Attributes:
-        start, end: in any unit; 0 is at the left.
-        paint: its attributes.
+        start, end: its ends, in any unit; 0 is at the left.
+        paint: its SVG attributes.
     """
 
     start: float
@@ -80,7 +80,7 @@ class Line:
     Attributes:
         label: its name.
         value: its size, with the unit.
-        pieces: its bar, from left to right; none if something else is drawn there.
+        pieces: the pieces of its bar, from left to right; none if something else is drawn there.
         bold: whether it is a sum or the peak.
     """
 
@@ -96,7 +96,7 @@ class Line:
 
 
 class Row(NamedTuple):
-    """A line in its place.
+    """A line with its position.
 
     Attributes:
         line: the line.
@@ -115,7 +115,7 @@ class Row(NamedTuple):
 
 
 class Key(NamedTuple):
-    """An entry of a legend: its words, and what draws its sign from its upper left corner."""
+    """An entry of a legend: its words, and a function that draws its sign, given the upper left corner."""
 
     words: str
     sign: Callable[[float, float], str]
@@ -127,8 +127,8 @@ class Bars:
 
     Attributes:
         lines: the lines.
-        scale: units of the drawing in a unit of the lines.
-        capacity: in the unit of the lines; a mark on each bar, and what exceeds it is hatched.
+        scale: units of the drawing per unit of the lines.
+        capacity: in the unit of the lines; marked on each bar, which is hatched beyond the mark.
     """
 
     lines: Sequence[Line]
@@ -137,7 +137,7 @@ class Bars:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """Each line in its place."""
+        """The lines with their positions."""
         rows, y = [], 0
         for line in self.lines:
             row = Row(line, wrap(line.label, width_of(line.value) + FONT), y)
@@ -152,25 +152,25 @@ class Bars:
 
     @property
     def excess(self) -> float:
-        """The most by which a total exceeds the capacity; a bar that begins further right is no total."""
+        """The largest excess of a total over the capacity; a bar that does not start at 0 is not a total."""
         ends = [line.end for line in self.lines if line.pieces and not line.pieces[0].start]
         return max(0.0, max(ends, default=0.0) - self.capacity) if self.capacity else 0.0
 
     @property
     def keys(self) -> list[Key]:
-        """The entries of the marks and of the hatching."""
+        """The legend entries of the marks and of the hatching."""
         keys = []
         if self.capacity:
             offered = _offered(self.capacity)
             keys.append(Key(offered, lambda x, y: upright(x + BAR / 2, [y])))
         if self.excess:
-            words = _("More than that, by up to {size}").format(size=gib(self.excess))
+            words = _("Over capacity, by up to {size}").format(size=gib(self.excess))
             keys.append(Key(words, lambda x, y: path(bar(x, x + BAR, y), HATCH)))
         return keys
 
     def draw(self) -> list[str]:
         """Draw bars and words."""
-        shapes: dict[str, list[str]] = {}  # one element for each paint takes fewer bytes
+        shapes: dict[str, list[str]] = {}  # one element per paint saves bytes
         over = []
         for row in self.rows:
             line = row.line
@@ -195,7 +195,7 @@ def draw_legend(y: float, keys: Sequence[Key]) -> tuple[list[tuple[float, float]
 
 
 def bar_key(words: str, paint: str) -> Key:
-    """Return the entry of a paint."""
+    """Return the legend entry of a paint."""
     return Key(words, lambda x, y: path(bar(x, x + BAR, y), paint))
 
 
@@ -203,7 +203,7 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Dr
     """Draw a bar for each phase, with the numbers of the table by phase.
 
     Args:
-        estimate: of a run.
+        estimate: the estimate of a run.
         title: the name of the chart.
         measured: the figure that the run reported, if any.
     """
@@ -258,8 +258,8 @@ def _letters(bars: Bars, signs: Mapping[Category, tuple[float, float]]) -> str:
 
 
 def _offered(capacity: float) -> str:
-    """Name the marks on the bars."""
-    return _("The GPU offers {size}").format(size=gib(capacity))
+    """Return the words for the marks on the bars."""
+    return _("GPU capacity: {size}").format(size=gib(capacity))
 
 
 def _whisker(low: float, high: float, y: float) -> str:
@@ -281,7 +281,7 @@ def _range(estimate: Estimate) -> str:
 
 
 def _description(estimate: Estimate, measured: Measured | None) -> str:
-    """Describe the chart with its numbers; the parts are in the table."""
+    """Return a description of the chart with its numbers; the parts are in the table."""
     sized = _("{part} {size}")
     found = [sized.format(part=_(phase.label), size=gib(phase.total)) for phase in estimate.phases]
     found.append(_("{phase} (peak phase)").format(phase=_(estimate.peak_phase.label)))

@@ -20,38 +20,38 @@ if TYPE_CHECKING:
     from ..intake.failure import Failure
     from ..intake.remedies import Advice
 
-#: The phases of a failure that are none of an estimate.
+#: The phases of a failure; an estimate does not have the last four.
 PHASES = {
     **LABELS,
     "startup": "Start",
     "checkpoint": "Checkpoint",
     "host": "Host memory",
-    "unknown": "not known",
+    "unknown": "unknown",
 }
 _HOW = {
-    "message": "The form of the message tells the phase.",
-    "traceback": "The traceback tells the phase.",
-    "task": "The name of Ray's task tells the phase.",
-    "position": "The place in the log tells the phase.",
+    "message": "The phase follows from the form of the message.",
+    "traceback": "The phase follows from the traceback.",
+    "task": "The phase follows from the name of Ray's task.",
+    "position": "The phase follows from the position in the log.",
 }
-#: Phases that the estimate does not have: what a change leaves of the peak says nothing about them.
+#: Phases that the estimate does not have, and for which the peak after a change is irrelevant.
 _WITHOUT_FIGURES = frozenset({"startup", "checkpoint", "host"})
-#: By a word of what is missing, the argument that says it.
+#: By a word of the missing fact, the argument that provides it.
 _ARGUMENTS = {
     "model": "the model's name",
     "GPU": "--gpus 8xH100 for example",
     "configuration": "the run's settings, with --script run.sh or key=value",
 }
-_COSTS = {"none": "costs no time", "little": "costs little time", "much": "costs much time"}
+_COSTS = {"none": "costs no time", "little": "costs little time", "much": "costs a lot of time"}
 
 
 def diagnosis_text(found: Diagnosis, *, verbose: bool = False, width: int = 100) -> str:
-    """Return a diagnosis: what happened, the estimate beside it, what to change, and what the log lacks.
+    """Return a diagnosis: the failure, the estimate, the changes, and the facts missing from the log.
 
     Args:
         found: the diagnosis.
-        verbose: whether the message and the phases of the estimate follow.
-        width: characters of a line.
+        verbose: whether to add the message and the phases of the estimate.
+        width: characters per line.
     """
     parts = [list(_happened(found)), list(_estimate(found)), *_listed(found), list(_missing(found))]
     texts = ["\n".join(_wrapped(lines, width)) for lines in parts if lines]
@@ -59,15 +59,15 @@ def diagnosis_text(found: Diagnosis, *, verbose: bool = False, width: int = 100)
 
 
 def _happened(found: Diagnosis) -> Iterator[str]:
-    """Yield what happened in two lines: where, and the figures of the message."""
+    """Yield a line about the failure, and one with the figures of its message."""
     failure, steps = found.failure, found.log.figures
     if failure is None:
-        yield "The log has no message of a run that ran out of memory."
+        yield "The log contains no out-of-memory message."
         if steps.steps:
-            yield f"Its last figures are those of step {steps.last_step}."
+            yield f"Its last figures are from step {steps.last_step}."
         yield (
-            "If the run ended so, give its whole output: the worker's message may be in Ray's own logs, "
-            "/tmp/ray/session_latest/logs."
+            "If it did run out of memory, pass its complete output: the worker's message may be in Ray's own "
+            "logs, /tmp/ray/session_latest/logs."
         )
         return
     after = _when(found, failure)
@@ -77,28 +77,28 @@ def _happened(found: Diagnosis) -> Iterator[str]:
     elif failure.phase == "unknown":
         names = [PHASES[phase] for phase in failure.phases]
         one_of = f": one of {', '.join(names)}" if len(names) > 1 else ""
-        doubt = "A process died, perhaps for lack of memory" if not failure.is_evidence else "Out of memory"
-        yield f"{doubt}{after}; the log does not tell in which phase{one_of}."
+        doubt = "A process died, possibly out of memory" if not failure.is_evidence else "Out of memory"
+        yield f"{doubt}{after}; the log does not show the phase{one_of}."
     else:
         yield f"Out of GPU memory in the phase “{PHASES[failure.phase]}”{after}."
-    yield " ".join(_figures(failure)) or "The message has no figures."
+    yield " ".join(_figures(failure)) or "The message contains no figures."
 
 
 def _when(found: Diagnosis, failure: Failure) -> str:
-    """Return after which step the run ended; a log without its beginning may lack the steps before."""
+    """Return the last step before the failure; nothing if the log may lack earlier steps."""
     if failure.step is not None:
         return f", after step {failure.step}"
     return ", before the first step ended" if found.log.settings else ""
 
 
 def _figures(failure: Failure) -> Iterator[str]:
-    """Yield the figures of the message; those of an engine that starts are about its cache or its share."""
+    """Yield the figures of the message; for a starting engine, those of its cache or memory share."""
     if failure.tried is not None and failure.form == "sequence-too-long-for-cache":
         has = gib(failure.free or 0)
-        yield f"The KV cache of one sequence takes {gib(failure.tried)}; the engine has {has} for it."
+        yield f"The KV cache of one sequence needs {gib(failure.tried)}; the engine has {has} for it."
         return
     if failure.tried is not None:
-        yield f"Asked for {gib(failure.tried)}."
+        yield f"Requested: {gib(failure.tried)}."
     if failure.capacity is not None and failure.free is not None:
         yield f"Free: {gib_number(failure.free)} of {gib_number(failure.capacity)}."
     who = "the node" if failure.phase == "host" else "this process"
@@ -111,13 +111,13 @@ def _figures(failure: Failure) -> Iterator[str]:
 
 
 def _estimate(found: Diagnosis) -> Iterator[str]:
-    """Yield the estimate of the phase that failed, and where the log disagrees with it."""
+    """Yield the estimate of the phase that failed, and the differences from the log."""
     estimate, phase = found.estimate, found.phase
     if estimate is None:
         if found.no_estimate:
             yield f"No estimate: {found.no_estimate}."
     elif found.failure and found.failure.phase == "host":
-        yield f"Estimate: {gib(estimate.host.total)} of host memory for each node."
+        yield f"Estimate: {gib(estimate.host.total)} of host memory per node."
     else:
         if phase and phase is not estimate.peak_phase:
             yield f"Estimate of this phase: {gib(phase.total)} ({span(*phase.ends(estimate.widening))})."
@@ -132,7 +132,7 @@ def _estimate(found: Diagnosis) -> Iterator[str]:
 
 
 def _last_figures(found: Diagnosis) -> Iterator[str]:
-    """Yield the last figure of the steps before, beside what the estimate says that verl prints."""
+    """Yield the last logged figure, and the estimated value of the same metric."""
     on_host = found.failure is not None and found.failure.phase == "host"
     name, steps = HOST_MEMORY if on_host else PEAK_ALLOCATED, found.log.figures
     course = steps.course(name)
@@ -158,7 +158,7 @@ def _change(found: Diagnosis, each: Advice) -> str:
 
 
 def effect_text(found: Diagnosis, each: Advice) -> str:
-    """Return what a change does, what it leaves of the phase that failed, what it costs, and its caveat."""
+    """Return the effect of a change, the size of the failed phase after it, its cost, and its caveat."""
     text = each.remedy.text
     is_caveat = text.endswith(".")
     facts = "; ".join(filter(None, ("" if is_caveat else text, *_effect(found, each))))

@@ -1,8 +1,8 @@
-"""Charts as inline SVG, which takes colours and fonts from the page, and the shapes that all charts share.
+"""Charts as inline SVG with the colours and fonts of the page, and the shapes that all charts share.
 
-A chart has no style attribute and no style sheet, so that a strict content security policy lets it through.
-It has no size in pixels: the style sheet makes it as wide as a phone, and little wider on a larger screen, so
-that one layout serves both. Labels repeat what colours say.
+A chart has no style attribute and no style sheet, so that a strict content security policy allows it. It has
+no size in pixels: the style sheet makes it as wide as a phone, and little wider on a larger screen, so that
+one layout serves both. Labels repeat the meaning of colours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Paint(NamedTuple):
     ink: str
 
 
-#: Colours keep a contrast of 3 to 1 with white and with the dark backgrounds of the common themes.
+#: Colours have a contrast of at least 3 to 1 with white and with the dark backgrounds of common themes.
 PAINTS: Mapping[Category, Paint] = {
     Category.WEIGHTS: Paint("#5160ae", "W", "#fff"),
     Category.GRADIENTS: Paint("#d67207", "G", "#000"),
@@ -48,7 +48,7 @@ PAINTS: Mapping[Category, Paint] = {
 WIDTH, FONT, GAP = 360, 14, 2
 #: Height of a line of text, and of a bar.
 LINE, BAR = 18, 16
-#: Stands in the parts of a drawing for its name on the page; no text holds this character.
+#: Placeholder for the name of a drawing in its parts; no text contains this character.
 _NAME = "\0"
 #: Widths of characters in parts of the font size, rounded up: wide ones, capitals, narrow ones, others.
 _WIDE, _CAPITAL, _NARROW, _OTHER = 1.0, 0.75, 0.38, 0.61
@@ -56,13 +56,13 @@ _WIDE, _CAPITAL, _NARROW, _OTHER = 1.0, 0.75, 0.38, 0.61
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart. Whoever puts it on a page adds a table with the same numbers.
+    """A chart, which must be followed by a table with the same numbers.
 
     Attributes:
         title: its name.
-        description: the content in words, with the numbers.
-        height: in units.
-        parts: SVG elements, in the order in which they are painted.
+        description: its content in words, with the numbers.
+        height: its height in units.
+        parts: SVG elements, in painting order.
     """
 
     title: str
@@ -83,7 +83,7 @@ class Drawing:
 
 
 class verl_chart(nodes.raw):  # noqa: N801 - docutils names nodes in lower case
-    """A chart on a page. Builders that know no visitor for it pass over it as over any raw HTML.
+    """A chart on a page. Builders without a visitor for it skip it like any raw HTML.
 
     Attributes:
         drawing: the chart.
@@ -107,7 +107,7 @@ def headings(lines: Iterable[tuple[float, Sequence[str], str, bool]]) -> str:
     """Write the words above bars: labels on the left, values on the right.
 
     Args:
-        lines: for each bar the base of the first line, the label's lines, the value, and whether it is bold.
+        lines: for each bar, the base of the first line, the label's lines, the value, and whether it is bold.
     """
     left, right = "", ""
     for y, label, value, bold in lines:
@@ -117,18 +117,18 @@ def headings(lines: Iterable[tuple[float, Sequence[str], str, bool]]) -> str:
 
 
 def bar(start: float, end: float, y: float) -> str:
-    """Return a bar as path data, never too short to be seen; ``thick`` gives the path its width."""
+    """Return a bar as path data, at least one unit long; ``thick`` sets its width."""
     left = round(start)
     return f"M{left} {short(y + BAR / 2)}h{max(round(end) - left, 1)}"
 
 
 def path(d: Sequence[str] | str, attributes: str) -> str:
-    """Write one element for many shapes; nothing without any."""
+    """Write one element for many shapes; nothing if there are none."""
     return f'<path {attributes} d="{"".join(d)}"/>' if d else ""
 
 
 def hatched(d: Sequence[str]) -> str:
-    """Hatch bars that are over a capacity; nothing without any."""
+    """Hatch bars that are over a capacity; nothing if there are none."""
     if not d:
         return ""
     return (
@@ -143,7 +143,7 @@ def thick(colour: str) -> str:
     return f'stroke-width="{BAR}" stroke="{colour}"'
 
 
-#: The attributes of bars that ``hatched`` has drawn a pattern for.
+#: The attributes of hatched bars; ``hatched`` draws their pattern.
 HATCH = thick(f"url(#{_NAME}--over)")
 
 
@@ -158,7 +158,7 @@ def letters(paints: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> st
 
 
 def ticks(most: float) -> list[float]:
-    """Return at most six round numbers from 0 on, the last not below ``most``.
+    """Return at most six round numbers, from 0 to at least ``most``.
 
     >>> ticks(79.2), ticks(0.31)
     ([0.0, 20.0, 40.0, 60.0, 80.0], [0.0, 0.1, 0.2, 0.3, 0.4])
@@ -198,7 +198,7 @@ def flowing(y: float, words: Iterable[str]) -> tuple[list[tuple[float, float]], 
 
     Args:
         y: its upper edge.
-        words: of each entry.
+        words: the words of each entry.
     """
     places: list[tuple[float, float]] = []
     svg, x = "", 0.0
@@ -214,7 +214,7 @@ def flowing(y: float, words: Iterable[str]) -> tuple[list[tuple[float, float]], 
 
 
 def width_of(content: str) -> float:
-    """Return the units that a line of text may take in a rather wide font."""
+    """Return the width in units of a line of text in a rather wide font."""
     return sum(map(_width, content)) * FONT
 
 
@@ -222,8 +222,8 @@ def wrap(content: str, beside: float) -> list[str]:
     """Break a text into lines: at spaces, words at dots, and their parts at underscores.
 
     Args:
-        content: the text; a part without a break that is too long for a line ends with an ellipsis.
-        beside: the units of the first line that something else takes.
+        content: the text; a part that is too long for a line and cannot break ends with an ellipsis.
+        beside: the units of the first line that are taken.
 
     >>> wrap("model.enable_gradient_checkpointing=True", 90)
     ['model.', 'enable_gradient_checkpointing=True']
@@ -248,7 +248,7 @@ def wrap(content: str, beside: float) -> list[str]:
 
 
 def clip(content: str, room: float) -> str:
-    """Cut a text to ``room`` units, with an ellipsis for what is left out.
+    """Cut a text to ``room`` units, ending with an ellipsis if it is too long.
 
     >>> clip("actor.use_dynamic_bsz", 100)
     'actor.use_d…'

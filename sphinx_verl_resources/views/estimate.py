@@ -1,4 +1,4 @@
-"""An estimate in words, as tables, and as parts with their formulas; and tables of changed settings."""
+"""An estimate in words, as tables, and as parts with formulas; and tables of changed settings."""
 
 from __future__ import annotations
 
@@ -44,31 +44,29 @@ ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"
 #: The categories that grow with the lengths.
 _GROWING = (Category.ACTIVATIONS, Category.LOGITS)
-#: The counter of a recorded run, and the computed figure that is comparable with it.
+#: By the counter of a recorded run, the measured figure and the computed one to compare it with.
 _COUNTERS = {
-    "torch-max-allocated": N_(
-        "{size}: PyTorch's peak of allocated memory, to be compared with verl's metric."
-    ),
+    "torch-max-allocated": N_("{size}: PyTorch's peak of allocated memory; compare it with verl's metric."),
     "torch-max-reserved": N_("{size}: PyTorch's peak of reserved memory."),
-    "device": N_("{size}: what is in use on the GPU, to be compared with the peak."),
-    "not-stated": N_("{size}: counted in a way that is not stated."),
+    "device": N_("{size}: memory in use on the GPU; compare it with the peak."),
+    "not-stated": N_("{size}: the source does not state how it was counted."),
 }
 _EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
 _METRIC = N_(
-    "{key}: {size} ({range}). It is what PyTorch counts in the training process, and does not decide whether "
-    "a run fits."
+    "{key}: {size} ({range}). PyTorch counts this in the training process; it does not decide whether a run "
+    "fits."
 )
 _METRIC_WITH_POOL = N_(
-    "{key}: {size} ({range}). It is what PyTorch counts in the training process, the memory of the sleeping "
-    "rollout engine included, and does not decide whether a run fits."
+    "{key}: {size} ({range}). PyTorch counts this in the training process, including the memory of the "
+    "sleeping rollout engine; it does not decide whether a run fits."
 )
 
 
 def run_texts(estimate: Estimate) -> dict[str, str]:
-    """Return the texts of an estimate in tables of runs, see ``runs.COMPUTED``; none where no figure holds.
+    """Return the texts of an estimate in tables of runs, see ``runs.COMPUTED``; none without usable figures.
 
-    Where the lengths of a run are not known, its peak lies between that of short sequences and that of
-    sequences at their limits, and the table shows both.
+    If the lengths of a run are unknown, the table shows the peak with short sequences and the peak with
+    sequences at their limits.
     """
     told = figures(estimate)
     if told is None:
@@ -82,12 +80,12 @@ def run_texts(estimate: Estimate) -> dict[str, str]:
 def answer(
     found: Answer, measured: Measured | None = None, runs: Iterable[nodes.list_item] = ()
 ) -> list[nodes.Node]:
-    """Return the verdict with its reason, what makes it fit, how sure it is, and further figures.
+    """Return the verdict with its reason, changes that make it fit, its accuracy, and further figures.
 
     Args:
         found: the answer about settings as they are.
         measured: the figure that the run reported, if any.
-        runs: items with the recorded runs that bear on it.
+        runs: items with related recorded runs.
     """
     estimate = found.best.estimate
     text = in_a_row("{verdict}", "{reason}")
@@ -110,7 +108,7 @@ def answer(
 
 
 def measured_text(measured: Measured) -> str:
-    """Return the measured peak of a run, with what counted it."""
+    """Return the measured peak of a run, with its counter."""
     assert measured.gib
     return _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
 
@@ -127,13 +125,13 @@ def _figures(estimate: Estimate) -> list[nodes.list_item]:
     host = _("{size} on each node.").format(size=gib(estimate.host.total))
     return [
         titled_item(_("Peak phase"), [nodes.Text(_(estimate.peak_phase.label))]),
-        titled_item(_("What verl's metric prints"), printed),
+        titled_item(_("Value of verl's metric"), printed),
         titled_item(_("Host memory"), [nodes.Text(host)]),
     ]
 
 
 def phase_rows(estimate: Estimate) -> nodes.tgroup:
-    """Make one row for each phase in their order; the peak phase is bold."""
+    """Make one row for each phase, in order; the peak phase is bold."""
     sums = [(phase, phase.sizes) for phase in estimate.phases]
     shown = [category for category in Category if any(sizes[category] for phase, sizes in sums)]
     rows = []
@@ -153,12 +151,12 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
 def peak_parts(estimate: Estimate) -> list[nodes.Node]:
     """List the parts of the peak phase."""
     phase = estimate.peak_phase
-    return _parts(_("The parts of the peak phase, {phase}:").format(phase=_(phase.label)), phase.breakdown)
+    return _parts(_("Parts of the peak phase, {phase}:").format(phase=_(phase.label)), phase.breakdown)
 
 
 def host_parts(estimate: Estimate) -> list[nodes.Node]:
     """List the parts of the memory of a host."""
-    return _parts(_("The parts of a node's host memory:"), estimate.host)
+    return _parts(_("Parts of a node's host memory:"), estimate.host)
 
 
 def _parts(title: str, breakdown: Breakdown) -> list[nodes.Node]:
@@ -174,10 +172,10 @@ def _parts(title: str, breakdown: Breakdown) -> list[nodes.Node]:
 
 
 def evidence_legend() -> nodes.paragraph:
-    """Explain the words for evidence."""
+    """Return the legend of the evidence words."""
     text = _(
-        "Exact: follows from counts and sizes. Measured: rests on observations. Assumed: a rule of thumb. "
-        "Sizes are bytes unless GiB (2³⁰ bytes) follows them."
+        "Exact: computed from counts and sizes. Measured: based on observations. Assumed: a rule of thumb. "
+        "Sizes are in bytes unless marked GiB (2³⁰ bytes)."
     )
     return legend(text)
 
@@ -193,7 +191,7 @@ def notes(estimate: Estimate) -> list[nodes.Node]:
 
 
 def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
-    """Make one row for each setting, between those of no setting and of all."""
+    """Make one row for each setting, between a row for none and a row for all of them."""
     start, end = sweep.start, sweep.end
     saved, added = gib_number(start.peak - end.peak), _added(end.host.total - start.host.total)
     rows = [
@@ -213,8 +211,8 @@ def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
     headings = [
         _("Setting"),
         _("Saved on the GPU (GiB)"),
-        _("Peak after it (GiB)"),
-        _("Phase that sets it"),
+        _("Peak afterwards (GiB)"),
+        _("Peak phase"),
         _("Added on the host (GiB per node)"),
         _("Verdict"),
     ]
@@ -234,12 +232,12 @@ def _saving_row(setting: Cell, saved: str, after: Saving | Estimate, phase: str,
 
 
 def saving_note() -> nodes.paragraph:
-    """Explain how to read the table."""
+    """Return the legend of the table."""
     return legend(
         in_a_row(
             _("The peak is a maximum over phases."),
-            _("A setting that saves nothing here lowers a phase that does not set the peak."),
-            _("Another order gives other numbers, and the same end."),
+            _("A setting that saves nothing here lowers a phase other than the peak phase."),
+            _("In another order the savings differ, but the final peak is the same."),
         )
     )
 
@@ -249,7 +247,7 @@ def _added(size: float) -> str:
 
 
 def length_rows(rows: Sequence[Longer]) -> nodes.tgroup:
-    """Make one row for each limit; activations and logits are those of the phase with most of them."""
+    """Make one row for each limit; activations and logits are for the phase with the most of them."""
     headings = [
         _("Response (tokens)"),
         _("Activations (GiB)"),

@@ -1,4 +1,4 @@
-"""Runs as text: tables to paste, and the files for programs and spreadsheets."""
+"""Runs as text: tables to paste, and files for programs and spreadsheets."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from .table import Cell
 
-#: tabulate's name of each format that it makes.
+#: The formats made by tabulate, with its names for them.
 TABULATE = {"plain": "simple", "github": "github", "html": "html", "latex": "latex"}
 FORMATS = (*TABULATE, "rst", "list-table", "csv", "json")
 LIST_CLASS = "verl-downloads"
-#: By name, what is in a file.
+#: By the name of a file, its content.
 _CONTENTS = {
-    JSON: N_("every recorded run with its estimate, and the GPUs that runs name."),
-    SCHEMA: N_("what the fields of this file mean, as a JSON Schema."),
-    CSV: N_("the runs, one a row, for spreadsheets."),
+    JSON: N_("all recorded runs with their estimates, and the GPUs that they use."),
+    SCHEMA: N_("a JSON Schema that describes the fields of this file."),
+    CSV: N_("the runs, one per row, for spreadsheets."),
 }
 _COMPUTED = (
     "peak_gib",
@@ -60,11 +60,11 @@ def runs_text(
     """Return the table of ``runs`` in one of ``FORMATS``.
 
     Args:
-        runs: one a row, in order.
+        runs: the runs, one per row, in order.
         columns: names of fields, and names in ``runs.COMPUTED``.
-        links: makes the addresses.
+        links: the link templates.
         form: the format.
-        computed: by the ids of runs, the texts of the columns in ``runs.COMPUTED``.
+        computed: by run id, the texts of the columns in ``runs.COMPUTED``.
     """
     if form == "json":
         plain = [{name: _plain(run, name, computed.get(run.id, {})) for name in columns} for run in runs]
@@ -84,27 +84,28 @@ def runs_text(
 
 
 def _plain(run: Run, name: str, computed: Mapping[str, str]) -> Any:
-    """Return a value for JSON: numbers as numbers, null where nothing is recorded."""
+    """Return a value for JSON: numbers as numbers, null if nothing is recorded."""
     value = (computed.get(name) or None) if name in COMPUTED else field_named(name).value(run)
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 
 def csv_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return comma-separated values in which a spreadsheet finds nothing to compute."""
+    """Return comma-separated values that no spreadsheet interprets as formulas."""
     stream = io.StringIO()
     guarded = ([_no_formula(text) for text in row] for row in (headings, *rows))
     csv.writer(stream, lineterminator="\n").writerows(guarded)
     return stream.getvalue().rstrip("\n")
 
 
-#: The beginning of a formula, in full width too, with what spreadsheets skip or take for the end of a cell.
+#: The start of a formula, also in full-width characters, after characters that spreadsheets skip or that end
+#: a cell.
 _FORMULA = re.compile(
     r"(?<![\s\";])([\s\";]+|\A)(?=[=+@\-\uff1d\uff0b\uff20\uff0d\ufe66\ufe62\ufe6b\ufe63\u2212])"
 )
 
 
 def _no_formula(text: str) -> str:
-    """Put an apostrophe before each text that a spreadsheet would compute."""
+    """Put an apostrophe before each text that a spreadsheet would interpret as a formula."""
     return text if re.fullmatch(r"[+-]?[\d.,]+", text) else _FORMULA.sub(_guarded, text)
 
 
@@ -114,7 +115,7 @@ def _guarded(match: re.Match[str]) -> str:
 
 
 def _simple_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table whose columns are as wide as docutils counts them; of one column it would be a title."""
+    """Return a table with column widths as docutils counts them; a single column would become a title."""
     if len(rows[0]) == 1:
         return _list_table(rows[0], rows[1:])
     # An empty first cell would continue the row above.
@@ -140,22 +141,22 @@ def _list_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _linked(cell: Cell) -> str:
-    """Return a cell as reStructuredText with its links, so that a pasted page keeps them."""
+    """Return a cell as reStructuredText with its links."""
     if not any(address for _text, address in cell.pieces):
         return _escape(cell.text)
     return ", ".join(_link(text, address) if address else _escape(text) for text, address in cell.pieces)
 
 
 def _link(text: str, address: str) -> str:
-    """Return a link; an underscore at the end of an address would turn it into a name."""
+    """Return a link; an underscore at the end of the address would make it a name."""
     shown = re.sub(r"([\\*`|_:<>])", r"\\\1", text)
     target = re.sub(r"[\\<>`]|_\Z", r"\\\g<0>", address)
     return f"`{shown} <{target}>`__"
 
 
-#: What means something in Markdown; an underscore inside a word does not.
+#: Characters with a meaning in Markdown; an underscore inside a word has none.
 _MARKDOWN = re.compile(r"[\\`\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
-#: What GitHub makes links, formulas and pictures of, behind a backslash too.
+#: Characters from which GitHub makes links, formulas and pictures, even after a backslash.
 _GITHUB = re.compile(r"[$@]|#(?=\d)|:(?=//|[\w+-]+:)|(?<=www)\.|(?<=gh)-(?=\d)", re.IGNORECASE)
 
 
@@ -168,17 +169,17 @@ def _markdown(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escape what means something in reStructuredText, anywhere in a cell."""
+    """Escape characters with a meaning in reStructuredText, anywhere in a cell."""
     escaped = re.sub(r"([\\*`|_:@])", r"\\\1", text)
-    # At the beginning of a cell these begin a list, a directive or a comment.
+    # At the start of a cell these start a list, a directive or a comment.
     begins_block = re.match(r"[^\w\\]|\w+[.)]", escaped)
-    # Backslashes alone are a line, as one below a title.
+    # Backslashes alone are a line like the one below a title.
     before = "\\ " if escaped.startswith(r"\\") else "\\" if begins_block else ""
     return f"{before}{escaped}"
 
 
 def download_list() -> nodes.bullet_list:
-    """Make the list of the files; a builder that writes the files links them."""
+    """Make the list of the files; builders that write the files link them."""
     items = nodes.bullet_list(classes=[LIST_CLASS])
     for name, content in _CONTENTS.items():
         file = nodes.inline("", "", nodes.literal("", name), classes=[DOWNLOAD_CLASS])
@@ -187,19 +188,19 @@ def download_list() -> nodes.bullet_list:
 
 
 def download_texts(export: Export) -> dict[str, str]:
-    """Return the text of each file, which follows from the data alone."""
+    """Return the text of each file, which depends only on the data."""
     return {JSON: json_text(export), SCHEMA: schema_texts()["export"], CSV: runs_csv(export)}
 
 
 def json_text(export: Export) -> str:
     """Return the export for programs."""
-    # A record has what its file has: null is not the same as left out.
+    # A record has the fields of its file: null differs from a missing field.
     plain = export.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
 
 
 def runs_csv(export: Export) -> str:
-    """Return the runs for spreadsheets; no cell is one that these would compute."""
+    """Return the runs for spreadsheets, without cells that these would interpret as formulas."""
     fields = [field for field in every_field().values() if field.csv]
     named = ("id", "row_id", "status")
     headings = [*named, *(field.csv for field in fields), *(f"computed_{name}" for name in _COMPUTED)]

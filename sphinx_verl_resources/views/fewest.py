@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 TABLE_CLASS = "verl-fewest"
 PANELS_CLASS, PANEL_CLASS = "verl-panels", "verl-panel"
-#: Of the panel that is shown while no tab is chosen.
+#: Class of the panel that is shown while no tab is chosen.
 FIRST_CLASS = "verl-panel-first"
 
 
 def _memory(table: FewestTable) -> str:
-    """Return the memory of a GPU, as it is sold."""
+    """Return the nominal memory of a GPU."""
     return _("{number} GB").format(number=short_number(table.memory_gb))
 
 
@@ -41,9 +41,9 @@ def fewest_rows(
     """Return a row for each size class.
 
     Args:
-        table: of one memory size.
+        table: the table for one memory size.
         models: the model of each size class.
-        link: makes a link to the row of a run, from the id of the run and a text.
+        link: a function that makes a link to the row of a run, from its id and a text.
     """
     headings = [
         size_heading(),
@@ -82,12 +82,12 @@ def _estimated(cell: FewestCell) -> Cell:
 
 
 def panel(table: nodes.table, *, is_first: bool) -> nodes.container:
-    """Return a table as it is behind a tab; the first is shown while no tab is chosen."""
+    """Return the panel of a table; the first panel is shown while no tab is chosen."""
     return nodes.container("", table, classes=[PANEL_CLASS, *([FIRST_CLASS] if is_first else [])])
 
 
 def behind_tabs(tables: Sequence[FewestTable], panels: Sequence[nodes.container]) -> nodes.container:
-    """Return the panels of tables, which have ids, behind tabs; without tabs, they follow one another."""
+    """Return panels, which have ids, behind tabs; without tabs they follow one another."""
     links = [
         nodes.reference("", _tab(table, tables), refid=panel["ids"][0], internal=True)
         for table, panel in zip(tables, panels, strict=True)
@@ -97,14 +97,14 @@ def behind_tabs(tables: Sequence[FewestTable], panels: Sequence[nodes.container]
 
 
 def _tab(table: FewestTable, tables: Sequence[FewestTable]) -> str:
-    """Return the text of a tab: the memory, and a GPU where two vendors have the same."""
+    """Return the text of a tab: the memory, and a GPU if two vendors have the same memory."""
     alike = [each for each in tables if each.memory_gb == table.memory_gb]
     memory = _memory(table)
     return memory if len(alike) == 1 else _("{memory} ({gpu})").format(memory=memory, gpu=table.gpus[0])
 
 
 def fewest_legend(tables: Iterable[FewestTable]) -> list[nodes.Node]:
-    """Return the meaning of the columns, and how the estimates were made."""
+    """Return the meaning of the columns, and the basis of the estimates."""
     from ..answer.question import USUAL_RANK
 
     cells = [cell for table in tables for _size, *both in table.rows for cell in both]
@@ -115,15 +115,15 @@ def fewest_legend(tables: Iterable[FewestTable]) -> list[nodes.Node]:
     ran = _("No run of these models is recorded yet.")
     if any(cell.run for cell in cells):
         ran = _(
-            "the recorded run on the fewest GPUs with as much memory or less. A reported one is described in "
-            "documentation or commit messages."
+            "the recorded run on the fewest GPUs with at most as much memory each. A reported run is "
+            "described in documentation or commit messages."
         )
     words += titled_item(_("Ran"), ran)
     words += titled_item(
         _("Estimated"),
         _(
-            "the fewest GPUs on which the whole range of the estimate fits. It is for the first GPU of the "
-            "caption, which offers the least memory."
+            "the fewest GPUs on which the whole range of the estimate fits, for the first GPU in the "
+            "caption, which has the least memory."
         ),
     )
     if any(cell.undercuts for cell in cells):

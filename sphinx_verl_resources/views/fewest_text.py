@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..answer.question import Question
 
 _FEWEST = "GB> | GPU | Fewest> | Best with | GiB per GPU | Host GiB/node> | Recorded on"
-_FIRST = "Each line answers for its first GPU, which offers the least memory of those named."
+_FIRST = "Each line is for its first GPU, which has the least memory."
 _FITS = "Model | Verdict | Best with | GiB per GPU | Host GiB/node> | Recorded on"
 
 
@@ -26,12 +26,12 @@ def fewest_text(question: Question, found: Sequence[Fewest], assumed: Sequence[s
 
     Args:
         question: the model and the task.
-        found: by memory size.
-        assumed: what the question leaves open.
-        width: characters of a line.
+        found: the result for each memory size.
+        assumed: the assumptions, in words.
+        width: characters per line.
     """
     counts = [f"{item.found.gpus}×{short_number(item.memory_gb)} GB" for item in found if item.found]
-    fewest = ", ".join(dict.fromkeys(counts)) or "none of those tried fits"
+    fewest = ", ".join(dict.fromkeys(counts)) or "none of the tried numbers fits"
     head = f"Fewest GPUs for {question.model}, {task_text(question)}: {fewest}."
     recorded = [item.ran for item in found if item.ran]
     smallest = min(recorded, key=lambda run: run.gpus.count, default=None)
@@ -47,12 +47,12 @@ def fewest_text(question: Question, found: Sequence[Fewest], assumed: Sequence[s
 def fitting_text(
     question: Question, found: Sequence[Answer], assumed: Sequence[str], width: int = 100
 ) -> str:
-    """Return the models that fit on the GPUs, one a line; arguments as for ``fewest_text``."""
+    """Return the models that fit on the GPUs, one per line; arguments as for ``fewest_text``."""
     gpus = f"{question.gpus}×{question.gpu}"
     models = f"{len(found)} recorded models" if len(found) != 1 else "1 recorded model"
     head = f"Fits on {gpus}, {task_text(question)}: {models}, the largest first."
     if not found:
-        head = f"Nothing fits on {gpus}, {task_text(question)}: not one of the recorded models."
+        head = f"None of the recorded models fits on {gpus}, {task_text(question)}."
     recorded = sum(_recorded(item) != "" for item in found) or "none"
     lines = [
         head,

@@ -1,6 +1,6 @@
-"""Names of the files beside the pages, and of what needs them on a page.
+"""Names of the files next to the pages, and the classes of elements that need them.
 
-Apart from what makes the files, which only pages that need one import.
+They are separate from the code that makes the files, which only the pages that need it import.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ FORM_CLASS = "verl-what-if"
 FORM_SCRIPT = "verl-what-if.js"
 _STATIC = "_static/"
 _ANSWERS = _STATIC + "verl-what-if-{}.js"
-#: Which files are answers of a form; as many signs as a name has.
+#: The pattern of the answer files of forms; a name has twelve characters.
 ANSWERS_FILES = _ANSWERS.format("?" * 12)
 
-#: Of the name of a file for programs, which becomes a link where the file is written.
+#: Class of the name of a file to download, which becomes a link if the file is written.
 DOWNLOAD_CLASS = "verl-download"
 JSON, SCHEMA, CSV = "verl-resources.json", "verl-resources.schema.json", "verl-resources.csv"
 

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from .blocks import verl_details
 
 TABLE_CLASS = "verl-fit"
-#: After an estimate that is below every recorded run of its model.
+#: Mark of an estimate that is below every recorded run of its model.
 UNDERCUTS = "†"
-UNDERCUTS_MEANING = N_(
-    "less GPU memory, all GPUs together, than any recorded run of this model that ran or was reported."
-)
+UNDERCUTS_MEANING = N_("less total GPU memory than any recorded run of this model that ran or was reported.")
 #: The word of each kind of cell.
 KINDS: Mapping[FitKind, str] = {
     "ran": N_("ran"),
@@ -35,7 +33,7 @@ KINDS: Mapping[FitKind, str] = {
     "no": N_("no"),
     "unknown": N_("unknown"),
 }
-#: The mark of each kind that is estimated.
+#: The verdict of each estimated kind.
 _VERDICTS: Mapping[FitKind, Verdict] = {
     "fits": "fits",
     "borderline": "borderline",
@@ -44,19 +42,17 @@ _VERDICTS: Mapping[FitKind, Verdict] = {
 }
 _MEANINGS: Mapping[FitKind, str] = {
     "ran": N_(
-        "its contributor or verl's continuous integration ran that model, or its log or metrics are "
-        "published, on GPUs with as much memory or less and as many of them or fewer."
+        "a recorded run of that model on at most as many GPUs, with at most as much memory each. Its "
+        "contributor or verl's continuous integration ran it, or its log or metrics are published."
     ),
     "reported": N_("the estimate does not fit, but documentation or commit messages report such a run."),
-    "fits": N_("estimated to fit at the upper end of the range. The figure is what the GPU then has left."),
+    "fits": N_("estimated to fit even at the high end of the range. The figure is the GPU memory then left."),
     "borderline": N_(
-        "estimated: the memory of the GPU is inside the range. The figure is what it may lack, or the "
-        "largest mean length of a sequence, prompt and response, that fits."
+        "the GPU's memory is inside the range of the estimate. The figure is the memory that may be missing, "
+        "or the largest mean length of a sequence, prompt and response, that fits."
     ),
-    "no": N_(
-        "estimated: even the lower end of the range is more than the GPU has. The figure is what it lacks."
-    ),
-    "unknown": N_("the settings leave no estimate for that number of GPUs."),
+    "no": N_("even the low end of the estimate exceeds the GPU's memory. The figure is the missing memory."),
+    "unknown": N_("the settings allow no estimate for that number of GPUs."),
 }
 FSDP = "FSDP"
 
@@ -87,7 +83,7 @@ def fit_rows(
     Args:
         rows: size classes and their cells.
         models: the model of each size class.
-        link: makes a link to the row of a run, from the id of the run and a text.
+        link: a function that makes a link to the row of a run, from its id and a text.
     """
     counts = [cell.gpus for cell in rows[0][1]] if rows else []
     gpus = (
@@ -108,14 +104,14 @@ def _cell(cell: FitCell, link: Callable[[str, str], nodes.Element]) -> Cell:
         return Cell([], links=[verdict])
     facts = [_("on {gpus}").format(gpus=gpus)] if gpus else []
     facts += [_figure(cell)]
-    if cell.kind != "no":  # of a run that does not fit, the layout is of no use
+    if cell.kind != "no":  # the layout does not help if the run does not fit
         facts += [cell.layout] if cell.layout != FSDP else []
     figure = nodes.inline("", marked(listed(facts), cell.undercuts), classes=["verl-figure"])
     return Cell([], links=[nodes.inline("", "", verdict, nodes.Text(" "), figure)])
 
 
 def _figure(cell: FitCell) -> str:
-    """Return what the GPU has left or lacks, or the lengths up to which it fits."""
+    """Return the memory that is left or missing, or the lengths up to which the run fits."""
     if cell.tokens is not None:
         return _("up to {tokens} tokens").format(tokens=two_digits(cell.tokens))
     size = gib(abs(cell.spare or 0.0))
@@ -123,7 +119,7 @@ def _figure(cell: FitCell) -> str:
 
 
 def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]]) -> list[nodes.Node]:
-    """Return the meaning of each word in the table, and how its figures were computed."""
+    """Return the meaning of each word in the table, and the basis of its figures."""
     used = {cell.kind for size, cells in rows for cell in cells}
     words = nodes.bullet_list(classes=[LEGEND_CLASS])
     for kind, meaning in _MEANINGS.items():
@@ -134,26 +130,27 @@ def fit_legend(rows: Sequence[tuple[str, Sequence[FitCell]]]) -> list[nodes.Node
     below = how_estimated()
     if any(cell.layout != FSDP and not cell.run for size, cells in rows for cell in cells):
         megatron = _(
-            "Cells name the layout if it is not FSDP; TP, PP, CP and EP are the parallel sizes of Megatron, "
-            "and sizes of 1 are left out."
+            "A cell shows the layout unless it is FSDP. TP, PP, CP and EP are Megatron's parallel sizes; "
+            "sizes of 1 are left out."
         )
         below = in_a_row(below, megatron)
     return [words, legend(below)]
 
 
 def how_estimated() -> str:
-    """Return the sentences about what all estimates of a table have in common."""
+    """Return the sentences about the basis of all estimates in a table."""
     from ..estimator.versions import CURRENT, version_text
 
     return _(
         "Estimates are for verl {version} with the settings below, gradient checkpointing, no padding and a "
-        "dynamic batch size. Of FSDP and Megatron they take the layout that fits with the least offloading, "
-        "then with the largest token budget. The rollout engine takes as many GPUs for a replica as it needs."
+        "dynamic batch size. They use the FSDP or Megatron layout that fits with the least offloading, then "
+        "the one with the largest token budget. A replica of the rollout engine uses as many GPUs as it "
+        "needs."
     ).format(version=version_text(CURRENT))
 
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:
-    """Return the settings of the computed figures, to be folded out."""
+    """Return a folded block with the settings of the estimates."""
     from ..estimator.tasks import LIMITS
 
     block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..estimator.peak import AnyEstimate
     from ..estimator.phases import Phase
 
-_ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Phase | What helps most, GiB"
+_ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Phase | Largest saving, GiB"
 _PHASES = "Phase | GiB> | Largest part, GiB"
 _COMPONENTS = "Component | GiB> | Formula, in bytes | Evidence"
 _SCORES = "Case | Computed GiB> | Observed GiB> | Error> | Range> | Inside | Outcome | Verdict | Note"
@@ -35,10 +35,10 @@ def plain_table(headings: str, rows: Iterable[Sequence[str]], width: int = 0) ->
     """Return the text of a table.
 
     Args:
-        headings: of the columns, with bars between; a ``>`` after the heading aligns the column right.
-        rows: their cells, as they are shown.
-        width: characters that a line may have; cells wrap between words, and where that is not enough the
-            last columns are left out. 0 for any number.
+        headings: the headings of the columns, with bars between; a ``>`` after a heading aligns it right.
+        rows: the cells, as they are shown.
+        width: maximum characters per line; cells wrap between words, and if that is not enough the last
+            columns are left out. 0 for no limit.
     """
     columns = headings.split(" | ")
     table = [[name.rstrip(">") for name in columns], *rows]
@@ -49,7 +49,7 @@ def plain_table(headings: str, rows: Iterable[Sequence[str]], width: int = 0) ->
 
 
 def _lines(row: Sequence[str], widths: Sequence[int], columns: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of a row, whose cells wrap."""
+    """Yield the lines of a row, with wrapped cells."""
     cells = [textwrap.wrap(cell, size) for cell, size in zip(row, widths, strict=False)]
     for parts in zip_longest(*cells, fillvalue=""):
         sides = zip(parts, widths, columns, strict=False)
@@ -64,11 +64,11 @@ def _widths(cells: Sequence[str]) -> tuple[int, int]:
 
 
 def _fitting(columns: Sequence[tuple[int, int]], most: int) -> list[int]:
-    """Return widths of columns that fit, with two blanks between, in ``most`` characters.
+    """Return column widths that fit into ``most`` characters, with two blanks between columns.
 
     Args:
         columns: the least width and the full width of each.
-        most: 0 for any number.
+        most: the maximum number of characters; 0 for no limit.
 
     >>> _fitting([(5, 10), (8, 40), (8, 30)], 60), _fitting([(20, 20), (20, 20), (20, 20)], 50)
     ([10, 23, 23], [20, 20])
@@ -89,7 +89,7 @@ def estimates_text(found: Sequence[tuple[str, AnyEstimate | None, Verdict]], wid
     """Return a row for each case.
 
     Args:
-        found: ids, estimates, None where there is none, and verdicts.
+        found: ids, estimates (None if there is none), and verdicts.
         width: as for ``plain_table``.
     """
     table = plain_table(_ESTIMATES, (_row(*item) for item in found), width)
@@ -97,7 +97,7 @@ def estimates_text(found: Sequence[tuple[str, AnyEstimate | None, Verdict]], wid
     if not ignored:
         return table
     have = "1 case has settings" if ignored == 1 else f"{ignored} cases have settings"
-    return f"{table}\n\n{have} that the estimate ignores; --format json names them."
+    return f"{table}\n\n{have} that the estimate ignores; --format json lists them."
 
 
 def _row(name: str, estimate: AnyEstimate | None, found: Verdict) -> tuple[str, ...]:
@@ -119,7 +119,7 @@ def _row(name: str, estimate: AnyEstimate | None, found: Verdict) -> tuple[str, 
 
 
 def suggestion_text(estimate: AnyEstimate) -> str:
-    """Return the setting that saves most and the GiB it saves; empty if none does."""
+    """Return the setting that saves the most and its saving in GiB; empty if none saves memory."""
     suggestion = estimate.suggestion
     if suggestion is None:
         return ""
@@ -129,7 +129,7 @@ def suggestion_text(estimate: AnyEstimate) -> str:
 
 
 def case_text(name: str, estimate: AnyEstimate, width: int = 0, *, verbose: bool = False) -> str:
-    """Return the verdict of one case, its reason, what helps most, and on demand phases and components."""
+    """Return verdict and reason of one case, the largest saving and, if verbose, phases and components."""
     lines = [f"{title(estimate.verdict)}: {name}.", reason(estimate)]
     lines += [f"Ignored: {text}" for text in estimate.unsupported]
     shown = credible(estimate)
@@ -139,7 +139,7 @@ def case_text(name: str, estimate: AnyEstimate, width: int = 0, *, verbose: bool
         lines.append(of_mean(shown, estimate.fits_up_to_tokens))
     lines.append(f"The peak phase is “{shown.peak_phase.label}”.")
     if helps := suggestion_text(shown):
-        lines.append(f"What helps most, in GiB: {helps}.")
+        lines.append(f"Largest saving, in GiB: {helps}.")
     if shown.host:
         lines.append(f"Host memory of a node: {gib(shown.host.total)}.")
     parts = ["\n".join(wrapped(lines, width))]
@@ -155,7 +155,7 @@ def estimate_details(shown: AnyEstimate, width: int = 0) -> Iterator[str]:
 
 
 def wrapped(lines: Iterable[str], width: int, indent: str = "") -> Iterator[str]:
-    """Yield lines of at most ``width`` characters, 0 for any number; keys and names stay whole."""
+    """Yield lines of at most ``width`` characters, 0 for no limit; keys and names are not broken."""
     for line in lines:
         yield from textwrap.wrap(
             line,
@@ -204,7 +204,7 @@ def backtest_text(scores: Sequence[Score], limits: Sequence[Boundary], width: in
         f"({percent(limit.deviation)}){', contested' if limit.case.contested else ''}."
         for limit in limits
     ]
-    lines += [f"No estimate of {item.case.id}: {item.error}." for item in scores if item.error]
+    lines += [f"No estimate for {item.case.id}: {item.error}." for item in scores if item.error]
     return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
 
 
@@ -224,7 +224,7 @@ def _score_row(item: Score) -> tuple[str, ...]:
 
 
 def _note(item: Score) -> str:
-    """Return why a case does not count, or that its verdict is wrong."""
+    """Return the reason why a case does not count, or that its verdict is wrong."""
     if item.case.contested:
         return "contested"
     if item.case.not_scored:

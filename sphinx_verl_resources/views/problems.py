@@ -1,4 +1,4 @@
-"""Problems as other programs read them: plain JSON, annotations of GitHub, and SARIF."""
+"""Problems for other programs: plain JSON, annotations of GitHub, and SARIF."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def problems_json(problems: Iterable[Diagnostic]) -> str:
 
 
 def plain_problem(problem: Diagnostic) -> dict[str, Any]:
-    """Return a problem as an object of JSON."""
+    """Return a problem as a JSON object."""
     return {
         "path": problem.place.path,
         "line": problem.place.line,
@@ -37,13 +37,13 @@ def plain_problem(problem: Diagnostic) -> dict[str, Any]:
 
 
 def problems_github(problems: Sequence[Diagnostic], summary: str) -> str:
-    """Return workflow commands, which GitHub shows at their lines, and all problems once more as text.
+    """Return workflow commands, which GitHub shows at their lines, and a folded list of all problems.
 
-    GitHub shows the first ten errors and warnings of a step; the text is folded in the log.
+    GitHub shows only the first ten errors and ten warnings of a step at their lines.
     """
     lines = [_annotation(problem) for problem in problems]
     if problems:
-        # Behind a blank no line is taken for a command.
+        # A line that starts with a blank is not a command.
         lines += ["::group::All problems", *(f" {problem}" for problem in problems), "::endgroup::"]
     return "\n".join([*lines, summary])
 
@@ -71,12 +71,12 @@ def _property(text: str) -> str:
 def problems_sarif(
     problems: Sequence[Diagnostic], suppressed: Sequence[tuple[Diagnostic, str]], version: str
 ) -> str:
-    """Return a log in SARIF 2.1.0; suppressed problems are in it with the reason.
+    """Return a log in SARIF 2.1.0, including suppressed problems with the reason.
 
     Args:
-        problems: what is wrong.
-        suppressed: the other problems, each with the reason why the data are right.
-        version: of this program.
+        problems: the problems that are not suppressed.
+        suppressed: the suppressed problems, each with the reason why the data are right.
+        version: the version of this program.
     """
     codes = {problem.code for problem in (*problems, *(problem for problem, _ in suppressed))}
     rules = [code for code in Code if code in codes]

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ..catalog.models.architecture import Architecture
     from ..catalog.models.registries import Gpu
 
-#: Where checkpoints are published.
+#: Address of a model on Hugging Face.
 CHECKPOINTS = "https://huggingface.co/{}"
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
 _KNOWN_FROM = {
-    "reading": N_("its driver's output"),
+    "reading": N_("driver output"),
     "derived": N_("a GPU with the same memory"),
-    "nominal": N_("the product's figure"),
+    "nominal": N_("product specification"),
 }
 
 
@@ -41,11 +41,11 @@ def gpu_rows(gpus: Iterable[Gpu]) -> nodes.tgroup:
     return column_table(gpus, [
         (_("GPU"), lambda gpu: Cell([(gpu.name, None)], anchor=gpu_anchor(gpu))),
         (_("Vendor"), lambda gpu: Cell.of(_VENDORS[gpu.vendor])),
-        (_("Sold with (GB)"), lambda gpu: Cell.number(short_number(gpu.memory_gb))),
+        (_("Nominal (GB)"), lambda gpu: Cell.number(short_number(gpu.memory_gb))),
         (_("Memory (GiB)"), lambda gpu: Cell.number(gib_number(gpu.memory_mib * MIB))),
         (_("For CUDA (GiB)"), lambda gpu: Cell.number(_cuda_memory(gpu))),
-        (_("Memory known from"), lambda gpu: Cell.of(_(_KNOWN_FROM[gpu.kind]))),
-        (_("Also called"), lambda gpu: Cell.of(", ".join(gpu.aliases))),
+        (_("Source of the memory size"), lambda gpu: Cell.of(_(_KNOWN_FROM[gpu.kind]))),
+        (_("Other names"), lambda gpu: Cell.of(", ".join(gpu.aliases))),
     ])  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def _cuda_memory(gpu: Gpu) -> str:
 
 
 def model_rows(models: Iterable[Architecture]) -> nodes.tgroup:
-    """Return a table with a row for each shape; its last column lists the checkpoints that share it."""
+    """Return a table with a row for each shape; its last column lists the models that share it."""
     return column_table(models, [
         (_("Model"), _checkpoint),
         (_("Parameters (billion)"), lambda model: Cell.number(_billions(model.parameters))),

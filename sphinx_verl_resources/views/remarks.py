@@ -1,7 +1,7 @@
-"""Remarks of the analysis: marks beside figures, and the lists that the marks lead to.
+"""Remarks of the analysis: marks next to figures, and the lists that the marks link to.
 
-The order of remarks is known when a page is written, because ``only`` and joined pages change it. Until then
-marks and lists are placeholders, and remarks have names instead of numbers.
+The order of remarks is known only when a page is written, because ``only`` and joined pages change it. Until
+then marks and lists are placeholders, and remarks have names instead of numbers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ..catalog.models.analysis import Remark, Source, VerlState
     from .table import verl_marks
 
-#: Gives the names of the remarks about a subject.
+#: A function that returns the names of the remarks about a subject.
 Marks = Callable[[str], Sequence[str]]
 
 
 def no_marks(subject: str) -> Sequence[str]:
-    """Return no name of a remark, where remarks have their marks elsewhere."""
+    """Return no names, for remarks that have their marks elsewhere."""
     return ()
 
 
@@ -43,7 +43,7 @@ class verl_remarks(nodes.General, nodes.Element):  # noqa: N801 - docutils names
 def remark_list(
     remarks: Sequence[Remark], verl: VerlState | None, links: Links, more: nodes.Element
 ) -> verl_remarks:
-    """List remarks with their sources, below a heading; ``more`` ends the list."""
+    """Return a list of remarks with their sources, below a heading; ``more`` ends the list."""
     if verl:
         title = _("Where verl works differently, as of {date}:").format(date=verl.date.isoformat())
     else:
@@ -81,7 +81,7 @@ class Numbering:
         self._listed: set[str] = set()
 
     def mark(self, placeholder: verl_marks) -> None:
-        """Replace a placeholder by the numbers of its remarks."""
+        """Replace a placeholder with the numbers of its remarks."""
         references: list[nodes.Node] = []
         for name in placeholder["remarks"]:
             number = self._numbers.setdefault(name, len(self._numbers) + 1)
@@ -91,7 +91,7 @@ class Numbering:
         placeholder.replace_self(references)
 
     def list(self, placeholder: verl_remarks) -> None:
-        """Replace a placeholder by its remarks that have a mark and are not listed yet."""
+        """Replace a placeholder with its remarks that have a mark and are not listed yet."""
         title, *paragraphs, more = placeholder.children
         texts = dict(zip(placeholder["remarks"], paragraphs, strict=True))
         new = [name for name in self._numbers if name in texts and name not in self._listed]

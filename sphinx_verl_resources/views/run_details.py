@@ -1,4 +1,4 @@
-"""The details of a run below its row: how it is known, where it can be checked, its settings."""
+"""The details of a run below its row: status, evidence, verdict and settings."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ INCOMPLETE = N_("The source quotes only some of the settings, so there is no est
 
 
 def says_more(run: Run) -> bool:
-    """Return whether a run has anything to tell that its row has no room for."""
+    """Return whether a run has data besides its row."""
     return bool(run.settings or run.measured or run.notes)
 
 
 def titles(runs: Sequence[Run]) -> dict[str, str]:
-    """Return by id the titles of runs, with backend and engine where these alone tell runs apart."""
+    """Return by id the titles of runs, with backend and engine if the titles are otherwise equal."""
     alike: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
         alike[run_title(run)].append(run)
@@ -51,13 +51,13 @@ def titles(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def summary(run: Run, title: str, capacity: float | None, estimate: Estimate | None) -> list[nodes.Node]:
-    """Make the line above the details: the run, how it is known, its peak and capacity.
+    """Make the line above the details: the run, its status, its peak and the GPU's capacity.
 
     Args:
-        run: the record.
-        title: tells it from the others, see ``titles``.
-        capacity: bytes that its GPU offers, if that is known.
-        estimate: from complete settings; None without.
+        run: the run.
+        title: its unique title, see ``titles``.
+        capacity: the memory of its GPU in bytes; None if unknown.
+        estimate: its estimate; None without complete settings.
     """
     known = []
     if run.measured and run.measured.gib:
@@ -77,9 +77,9 @@ def verdict(run: Run, found: Answer | None, link: Callable[[str, str], nodes.Nod
     """Make the answer about a run with settings, or the reason why there is none.
 
     Args:
-        run: the record.
+        run: the run.
         found: the answer; None without complete settings.
-        link: makes a link to the row of another run, from its id and a text.
+        link: a function that makes a link to the row of another run, from its id and a text.
     """
     if found is not None:
         return answer(found, runs=evidence_items(found, run.id, link))
@@ -99,7 +99,7 @@ def facts(run: Run, links: Links) -> nodes.bullet_list:
 
 
 def add_remarks(blocks: Mapping[str, nodes.Element], notes: Iterable[PlacedNote]) -> None:
-    """Add remarks to the facts of their runs, numbered as the marks in the rows that lead to them."""
+    """Add remarks to the facts of their runs, numbered like the marks in the rows that link to them."""
     for placed in notes:
         for run in placed.anchors:
             title = nodes.strong("", _("Remark {mark}").format(mark=placed.mark))
@@ -109,7 +109,7 @@ def add_remarks(blocks: Mapping[str, nodes.Element], notes: Iterable[PlacedNote]
 
 
 def edit_link(address: str) -> list[nodes.Node]:
-    """Make a link to where the file of a run is edited; none without an address."""
+    """Make a link to edit the file of a run; none without an address."""
     link = nodes.reference("", _("Edit this row"), refuri=address)
     return [nodes.paragraph("", "", link)] if address else []
 
@@ -141,7 +141,7 @@ def _measured(run: Run) -> str:
     return in_a_row(measured_text(run.measured), *filter(None, [others]))
 
 
-#: Fields of which the details say more than their column.
+#: Fields with a longer text in the details than in their column.
 _TEXTS = {"infer": _engine, "versions": _versions, "measured": _measured}
 
 
@@ -150,29 +150,29 @@ def _status(run: Run) -> str:
     if run.contributor:
         text = _("{status}, contributed by {name}").format(status=text, name=run.contributor.name)
     if run.added:
-        text = _("{status}, in the data since {date}").format(status=text, date=run.added.isoformat())
+        text = _("{status}, added {date}").format(status=text, date=run.added.isoformat())
     return text
 
 
 def _linked(pieces: Sequence[Piece]) -> list[nodes.Node]:
-    """Make the nodes of texts with their addresses, with commas between."""
+    """Make the nodes of texts, linked if they have an address, with commas between."""
     return between_commas(
         nodes.reference("", text, refuri=address) if address else nodes.Text(text) for text, address in pieces
     )
 
 
 def flags(run: Run, arguments: Sequence[str]) -> list[nodes.Node]:
-    """Make the block with the settings as a command, to be copied; other trainers have other commands.
+    """Make the block with the settings as a command to copy; runs of other trainers show only the overrides.
 
     Args:
-        run: the record.
+        run: the run.
         arguments: its settings for verl's launcher.
     """
     if not arguments:
         return []
     if has_own_rollout_gpus(run):
-        title, code = _("The settings, as overrides:"), " \\\n".join(arguments)
+        title, code = _("Settings as overrides:"), " \\\n".join(arguments)
     else:
         command = launcher(version_of_run(run), run.settings, is_megatron=run.train == "megatron")
-        title, code = _("The settings, as a command:"), SEPARATOR.join([*command, *arguments])
+        title, code = _("Settings as a command:"), SEPARATOR.join([*command, *arguments])
     return [notes_title(title), code_block(code, "bash", "verl-flags")]

@@ -1,4 +1,4 @@
-"""Recorded runs as table rows, and the remarks that marks in the rows lead to."""
+"""Recorded runs as table rows, and the remarks that marks in the rows link to."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Evidence, Note, Run
     from ..catalog.names import Word
 
-    #: Text and the address that it links to, None for none.
+    #: A text, and the address of its link or None.
     Piece = tuple[str, str | None]
-    #: Makes the nodes of a table of its headings, its rows, and a class for each row.
+    #: A function that makes the nodes of a table from its headings, its rows, and a class for each row.
     GroupMaker = Callable[[Sequence[Cell], Iterable[Sequence[Cell]], Sequence[str]], nodes.tgroup]
 
 TABLE_CLASS = "verl-runs"
-#: Columns that are computed and not recorded, and their headings.
+#: Computed columns, and their headings.
 COMPUTED = {"estimate.peak": N_("Estimated peak (GiB)"), "estimate.phase": N_("Peak phase")}
-#: How a run is known.
+#: The evidence words of runs.
 WORD_TEXTS: Mapping[Word, str] = {"ran": N_("ran"), "reported": N_("reported"), "claimed": N_("claimed")}
 
 
@@ -40,10 +40,10 @@ class RowAnchors:
     """The ids of the rows and remarks of one table.
 
     Attributes:
-        number: which table of the page this is, for the ids of remarks that the page shows more than once.
-        rows: by run, the id of its row; a run shown twice on a page has one once.
+        number: the number of the table on the page, for the ids of remarks that a page shows repeatedly.
+        rows: by run, the id of its row; only the first row of a run on a page has one.
         on_page: by run, the id of its row here or in an earlier table of the page.
-        taken: every id of the page; those of remarks are added.
+        taken: all ids of the page; the ids of remarks are added.
     """
 
     number: int
@@ -61,12 +61,12 @@ class RowAnchors:
 
 @dataclass
 class PlacedNote:
-    """A remark on the runs of one table; sources often say one thing about several.
+    """A remark on one or more runs of a table.
 
     Attributes:
         note: the remark.
         number: its place in the order of the rows.
-        anchors: by the ids of its runs, an id for the remark.
+        anchors: by run id, an id for the remark.
     """
 
     note: Note
@@ -89,16 +89,16 @@ def runs_rows(
     details: Mapping[str, str] = MappingProxyType({}),
     make_group: GroupMaker = table_group,
 ) -> tuple[nodes.tgroup, list[PlacedNote]]:
-    """Make the inside of the table of ``runs``; return it with the remarks that its marks lead to.
+    """Make the content of the table of ``runs``; return it with the remarks that its marks link to.
 
     Args:
-        runs: one per row, in order.
+        runs: the runs, one per row, in order.
         columns: names of fields, and names in ``COMPUTED``.
-        links: makes the addresses.
-        computed: by the ids of runs, the texts of the columns in ``COMPUTED``.
+        links: the link templates.
+        computed: by run id, the texts of the columns in ``COMPUTED``.
         anchors: the ids of rows and remarks.
-        details: by the ids of runs, the ids of the blocks on the same page that say more about them.
-        make_group: makes the nodes.
+        details: by run id, the id of the block on the same page with its details.
+        make_group: the function that makes the nodes.
     """
     notes = _place_notes(runs, anchors)
 
@@ -108,7 +108,7 @@ def runs_rows(
         if run.id in details and "model" in columns:
             _link(cells[columns.index("model")], details[run.id])
         for placed in sorted((notes[note] for note in set(run.notes)), key=lambda placed: placed.number):
-            first = next(iter(placed.anchors))  # the list under the table has a remark once
+            first = next(iter(placed.anchors))  # the list below the table contains each remark once
             _add_mark(cells, columns, placed, placed.anchors[run.id if details else first])
         return cells
 
@@ -117,7 +117,7 @@ def runs_rows(
 
 
 def run_about(run: Run) -> str:
-    """Return what a run did, and on which hardware."""
+    """Return the task and the GPUs of a run."""
     return _("{task} on {gpus}").format(task=run.task, gpus=crossed(run.gpus))
 
 
@@ -149,9 +149,9 @@ def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
 def run_cells(
     run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
 ) -> list[Cell]:
-    """Return the cells of a run; unless it ran, one of them says how it is known.
+    """Return the cells of a run; unless it ran, one of them contains its evidence word.
 
-    ``computed`` holds the texts of the columns of ``COMPUTED``.
+    ``computed`` contains the texts of the columns in ``COMPUTED``.
     """
     cells = [
         _computed_cell(computed.get(name, ""))
@@ -170,7 +170,7 @@ def _computed_cell(text: str) -> Cell:
 
 
 def run_cell(run: Run, field: Field, links: Links) -> Cell:
-    """Return the cell of one field of a run, empty where nothing is recorded."""
+    """Return the cell of one field of a run; empty if nothing is recorded."""
     make = _PIECES.get(field.name)
     pieces = (make and make(run, links)) or [(field.text(run), None)]
     numeric = ("num",) if is_numeric(field.value(run)) else ()
@@ -178,7 +178,7 @@ def run_cell(run: Run, field: Field, links: Links) -> Cell:
 
 
 def _script_pieces(run: Run, links: Links) -> list[Piece]:
-    """Return the launch script with its address, or else the first piece of evidence."""
+    """Return the launch script with its address, otherwise the first piece of evidence."""
     if run.script:
         return [(str(run.script), links.file(run.script.ref, run.script.path))]
     return [_evidence(item, links) for item in run.evidence[:1]]
@@ -189,7 +189,7 @@ def _contributor_pieces(run: Run, _links: Links) -> list[Piece]:
 
 
 def _tag_pieces(run: Run, _links: Links) -> list[Piece]:
-    """Return the tag; unless the run ran, with how it is known."""
+    """Return the tag; unless the run ran, with its evidence word."""
     if run.tag and run.word == "ran":
         return [(run.tag, None)]
     return [(_with_word(run.tag or "", run), None)]
@@ -204,7 +204,7 @@ def _evidence(item: Evidence, links: Links) -> Piece:
     return f"{item.kind} {item.ref[:9]}", links.commit(item.ref)
 
 
-#: The fields whose cells hold more than the text of their value.
+#: The fields whose cells contain more than the text of their value.
 _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
     "tag": _tag_pieces,
     "kind": lambda run, _links: [(_(WORD_TEXTS[run.word]), None)],
@@ -214,7 +214,7 @@ _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
 }
 
 
-#: The classes of their cells; the style sheet hides contributors on narrow screens, and lets tags be small.
+#: The classes of cells; the style sheet hides contributors on narrow screens, and makes tags small.
 _CLASSES = {
     "tag": ("verl-col-tag",),
     "script": (PATH_CLASS,),
@@ -224,7 +224,7 @@ _CLASSES = {
 
 
 def _heading(name: str) -> Cell:
-    """Return the heading of a column, with a class that has the same name in every language."""
+    """Return the heading of a column, with a class that is the same in every language."""
     text = _(COMPUTED.get(name) or field_named(name).heading)
     column = name.replace(".", "-").replace("_", "-")
     return Cell([(text, None)], classes=(f"verl-col-{column}",))
@@ -236,7 +236,7 @@ def _with_word(text: str, run: Run) -> str:
 
 
 def status(run: Run) -> str:
-    """Return how a run is known, and its tag."""
+    """Return the tag of a run and its evidence word."""
     word = _(WORD_TEXTS[run.word])
     return _("{tag}, {word}").format(tag=run.tag, word=word) if run.tag else word
 
@@ -258,7 +258,7 @@ def _place_notes(runs: Sequence[Run], anchors: RowAnchors) -> dict[Note, PlacedN
 
 
 def _add_mark(cells: Sequence[Cell], columns: Sequence[str], placed: PlacedNote, anchor: str) -> None:
-    """Put the mark of a note into the cell that it is about, or else into the first."""
+    """Put the mark of a note into the cell that it is about, otherwise into the first."""
     cell = cells[columns.index(placed.note.about) if placed.note.about in columns else 0]
     cell.marks = [*cell.marks, (placed.mark, anchor)]
 
@@ -266,12 +266,12 @@ def _add_mark(cells: Sequence[Cell], columns: Sequence[str], placed: PlacedNote,
 def notes_list(
     notes: Iterable[PlacedNote], runs: Mapping[str, Run], targets: Mapping[str, str]
 ) -> nodes.enumerated_list:
-    """Make the list of the remarks under a table, numbered as their marks.
+    """Make the list of the remarks below a table, numbered like their marks.
 
     Args:
         notes: the remarks.
         runs: all runs.
-        targets: by run, the id of its row on the page, where links can lead to one.
+        targets: by run, the id of its row on the page, if links can point to one.
     """
     paragraphs = []
     for placed in notes:
@@ -293,5 +293,5 @@ def notes_list(
 
 
 def note_target(placed: PlacedNote, run: str) -> nodes.target:
-    """Make the place that the mark in the row of a run leads to."""
+    """Make the target of the mark in the row of a run."""
     return nodes.target("", "", ids=[placed.anchors[run]])

@@ -1,4 +1,4 @@
-"""Tables as docutils nodes, with the structure that ``list-table`` gives."""
+"""Tables as docutils nodes, with the same structure as those of ``list-table``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
-#: The least and the largest width of a column in characters; a page has 80 to 200.
+#: The minimum and maximum width of a column in characters; a page has 80 to 200.
 MIN_WIDTH, MAX_WIDTH = 4, 60
-#: A cell with a long name, which may break over lines.
+#: Class of a cell with a long name, which may break over lines.
 PATH_CLASS = "verl-path"
-#: Before a mark, which would else begin a line.
+#: The blank before a mark, so that the mark does not start a line.
 BEFORE_MARK = "\N{NO-BREAK SPACE}"
-#: A mark that has no number yet.
+#: Width of a mark without a number yet.
 MARK_WIDTH = len(" [00]")
 
 
@@ -26,31 +26,31 @@ class verl_marks(nodes.Inline, nodes.Element):  # noqa: N801 - docutils names no
     """Marks of remarks that are numbered when the page is written.
 
     Attributes:
-        remarks: names of the remarks that they lead to.
+        remarks: names of the remarks that they link to.
     """
 
 
 class verl_rows(nodes.Part, nodes.Element):  # noqa: N801
-    """The rows of a long table in HTML, as one node; its text is there for the search.
+    """The rows of a long table in HTML, as one node; its text is for the search.
 
     Attributes:
         rows: the cells of each row.
-        names: the classes of each row, that of its run first.
+        names: the classes of each row, starting with the class of its run.
     """
 
 
 @dataclass(slots=True)
 class Cell:
-    """A cell: pieces of text, each with the address of its link or None, and marks after them.
+    """A cell: pieces of text, each with the address of its link or None, followed by marks.
 
     Attributes:
         pieces: text and address.
         marks: pairs of a printed mark and the id it refers to on the same page.
         remarks: names of remarks of the analysis, whose marks are numbered when the page is written.
-        links: links to other pages, after the pieces; resolved when all pages have been read.
-        anchor: an id that links can point at.
-        classes: for the style sheet.
-        strong: whether its text is bold, as that of a total.
+        links: links to other pages, after the pieces; resolved after all pages are read.
+        anchor: an id that links can point to.
+        classes: classes for the style sheet.
+        strong: whether its text is bold, as in a total.
     """
 
     pieces: list[tuple[str, str | None]]
@@ -85,12 +85,12 @@ class Cell:
 
     @property
     def is_text(self) -> bool:
-        """True for a cell that has neither links nor marks."""
+        """True for a cell without links and marks."""
         return not (self.links or self.marks or self.remarks or any(address for _, address in self.pieces))
 
     @property
     def width(self) -> int:
-        """The characters that the cell takes on one line."""
+        """The width of the cell on one line, in characters."""
         marks = sum(len(mark) + 1 for mark, _ in self.marks)
         text = self.text
         width = len(text) if text.isascii() else column_width(text)
@@ -98,26 +98,26 @@ class Cell:
 
 
 def bold(cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells of a row that stands out, as that of a total."""
+    """Return the cells in bold, for a row such as a total."""
     return [replace(cell, strong=True) for cell in cells]
 
 
 def empty_table(name: str) -> nodes.table:
-    """Make a table of our class ``name``, without rows.
+    """Make a table with the class ``name``, without rows.
 
-    It is in the page from the start, so that labels, numbers and captions work as for any other table.
+    It is on the page from the start, so that labels, numbers and captions work as for any other table.
     """
-    # In LaTeX a table of any height may break over pages.
+    # In LaTeX, a table of any height may break over pages.
     return nodes.table(classes=[name, "longtable", "colwidths-given"])
 
 
 def is_ours(node: nodes.Element) -> bool:
-    """Return whether a directive of ours made a table, or another block with a class."""
+    """Return whether one of our directives made a node with classes."""
     return any(name.startswith("verl-") for name in node["classes"])
 
 
 def one_cell(*content: nodes.Node) -> nodes.tgroup:
-    """Make the inside of a table that says why it has no rows."""
+    """Make the content of a table without rows: one cell with the reason."""
     return nodes.tgroup(
         "",
         nodes.colspec(colwidth=MAX_WIDTH),
@@ -129,10 +129,10 @@ def one_cell(*content: nodes.Node) -> nodes.tgroup:
 def table_group(
     headings: Sequence[str | Cell], rows: Iterable[Sequence[Cell]], names: Sequence[str] = ()
 ) -> nodes.tgroup:
-    """Make the inside of a table: columns with their widths, a header row and a body.
+    """Make the content of a table: columns with their widths, a header row and a body.
 
     Args:
-        headings: of the columns.
+        headings: the headings of the columns.
         rows: the cells of each row.
         names: the classes of each row, if it has any.
     """
@@ -146,7 +146,7 @@ def table_group(
 def html_group(
     headings: Sequence[str | Cell], rows: Iterable[Sequence[Cell]], names: Sequence[str] = ()
 ) -> nodes.tgroup:
-    """Make the inside of a table as ``table_group`` does, for HTML only."""
+    """Make the content of a table as ``table_group`` does, for HTML only."""
     rows = list(rows)
     words = nodes.Text("\n".join(cell.text for cells in rows for cell in cells))
     return _group(headings, rows, nodes.tbody("", verl_rows("", words, rows=rows, names=names)))
@@ -155,7 +155,7 @@ def html_group(
 def _group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]], body: nodes.tbody) -> nodes.tgroup:
     """Put columns and a header row before a body.
 
-    The widths count characters: the text builder wraps at them, LaTeX and browsers divide the line by them.
+    Widths are in characters: the text builder wraps at them; LaTeX and browsers use them as proportions.
     """
     first = [
         heading if isinstance(heading, Cell) else _heading(heading, (cells[index] for cells in rows))
@@ -167,18 +167,18 @@ def _group(headings: Sequence[str | Cell], rows: Sequence[Sequence[Cell]], body:
 
 
 def _heading(text: str, below: Iterable[Cell]) -> Cell:
-    """Make the heading of a column, set like the numbers below it if there are any."""
+    """Make the heading of a column, aligned like the numbers below it if there are any."""
     return Cell([(text, None)], classes=("num",) if any("num" in cell.classes for cell in below) else ())
 
 
 def column_table(
     items: Iterable[T], columns: Iterable[tuple[str | Cell, Callable[[T], Cell]]]
 ) -> nodes.tgroup:
-    """Make the inside of a table with one row per item.
+    """Make the content of a table with one row per item.
 
     Args:
-        items: of the rows.
-        columns: for each its heading, and what makes its cell of an item.
+        items: the items, in order.
+        columns: for each column its heading, and a function that makes the cell of an item.
     """
     headings, makers = zip(*columns, strict=True)
     return table_group(headings, [[make(item) for make in makers] for item in items])
@@ -221,7 +221,7 @@ def _row(cells: Sequence[Cell]) -> nodes.row:
     for cell in cells:
         paragraph = nodes.paragraph()
         if cell.anchor:
-            # LaTeX cannot reach the id of a row, but that of a target in its first cell.
+            # LaTeX cannot link to the id of a row, but to a target in its first cell.
             paragraph += nodes.target("", "", ids=[cell.anchor])
         paragraph += inline_nodes(cell)
         row += nodes.entry("", paragraph, classes=list(cell.classes))

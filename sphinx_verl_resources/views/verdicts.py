@@ -1,4 +1,4 @@
-"""The verdicts in words for people: labels and reasons."""
+"""The verdicts in words: labels and reasons."""
 
 from __future__ import annotations
 
@@ -29,35 +29,33 @@ LABELS: Mapping[str, str] = {
 #: Why an estimate has its verdict.
 REASONS: Mapping[Verdict, str] = {
     "fits": N_("Peak {peak} per GPU ({range}); the GPU has {capacity}."),
-    "borderline": N_("Peak {peak} per GPU ({range}); the {capacity} of the GPU lie inside this range."),
+    "borderline": N_("Peak {peak} per GPU ({range}); the GPU's {capacity} is inside this range."),
     "depends-on-lengths": N_(
         "Peak {low} per GPU with short sequences, up to {high} with sequences at their limits; the GPU "
         "has {capacity}."
     ),
-    "does-not-fit": N_(
-        "Peak {peak} per GPU ({range}); even the lower end is more than the {capacity} of the GPU."
-    ),
-    "unknown": N_("The memory of the GPU is not recorded."),
+    "does-not-fit": N_("Peak {peak} per GPU ({range}); even the low end exceeds the GPU's {capacity}."),
+    "unknown": N_("The memory of the GPU is unknown."),
 }
-UNDECIDED = N_("Not read, although it decides memory: {settings}.")
-#: The same for a run that ran, and so took no more than its GPU has.
+UNDECIDED = N_("Settings that determine memory cannot be read: {settings}.")
+#: The reasons for a run that ran, so that its peak cannot exceed the GPU's memory.
 _RAN = N_("It ran, so it needed between {low} and the GPU's {capacity}; the range ends at {high}.")
 _RAN_SHORT = N_(
-    "It ran, so it needed between {low} and the GPU's {capacity}; the upper end of the range, "
+    "It ran, so it needed between {low} and the GPU's {capacity}; the high end of the range, "
     "{high}, is for sequences at their limits."
 )
 _TOO_HIGH = N_(
-    "It ran, although even the lower end of the range, {low}, is more than the {capacity} of the GPU: the "
-    "estimate is too high."
+    "It ran, although even the low end of the range, {low}, exceeds the GPU's {capacity}: the estimate is "
+    "too high."
 )
 _NO_FIGURES = N_(
-    "Even for short sequences the middle of the estimate is above the GPU's memory, so no phase is shown."
+    "Even for short sequences the estimated peak exceeds the GPU's memory, so no phases are shown."
 )
-#: Of a layout that fits, why it may not run.
+#: The reason why a layout that fits may not run.
 NO_START = N_(
-    "The rollout engine may not start: its KV cache has room for {room} tokens, and has to hold {needed}."
+    "The rollout engine may not start: its KV cache has room for {room} tokens, but needs {needed}."
 )
-FITS_UP_TO = N_("It fits up to a mean of {tokens} tokens a sequence, prompt and response.")
+FITS_UP_TO = N_("It fits up to a mean of {tokens} tokens per sequence, prompt and response.")
 
 
 def label(verdict: Verdict) -> str:
@@ -81,15 +79,15 @@ def title(verdict: Verdict) -> str:
 
 
 def short(verdict: Verdict, tokens: float | None) -> str:
-    """Return the label for a cell, with the mean length up to which a run fits where that is known."""
+    """Return the label for a cell, with the mean length up to which a run fits if it is known."""
     if tokens is None:
         return label(verdict)
     return _("{verdict}: up to {tokens} tokens").format(verdict=label(verdict), tokens=two_digits(tokens))
 
 
 def reason(found: AnyEstimate) -> str:
-    """Return why an estimate has its verdict, and the lengths up to which the run fits."""
-    # Pages of runs without estimates load this module, and not the estimator.
+    """Return the reason for the verdict of an estimate, and the lengths up to which the run fits."""
+    # Pages of runs without estimates load this module without the estimator.
     from ..estimator.recorded import credible
 
     if found.undecided:
@@ -104,7 +102,7 @@ def reason(found: AnyEstimate) -> str:
 
 
 def start_texts(layout: Layout) -> list[str]:
-    """Return what keeps a layout that fits from running, if anything does."""
+    """Return the reason why a layout that fits may not run, if there is one."""
     if layout.verdict == layout.estimate.verdict:
         return []
     room, needed = layout.cache
@@ -112,17 +110,17 @@ def start_texts(layout: Layout) -> list[str]:
 
 
 def of_mean(shown: Estimate, tokens: float | None) -> str:
-    """Return for which lengths the figures are that are shown instead of those of the limits.
+    """Return a sentence with the lengths of the figures shown instead of those at the limits.
 
     Args:
         shown: the estimate with these figures.
-        tokens: see ``AnyEstimate.fits_up_to_tokens``; None where even short sequences may not fit.
+        tokens: see ``AnyEstimate.fits_up_to_tokens``; None if even short sequences may not fit.
     """
-    text = _("The figures below are for a mean of {tokens} tokens a sequence.")
+    text = _("The figures below are for a mean of {tokens} tokens per sequence.")
     if tokens is None:
         text = _(
-            "The figures below are for a mean of {tokens} tokens a sequence; with longer ones the "
-            "estimated peak is more than the GPU has."
+            "The figures below are for a mean of {tokens} tokens per sequence; with longer sequences the "
+            "estimated peak exceeds the GPU's memory."
         )
     return text.format(tokens=two_digits(shown.settings.lengths.mean))
 
@@ -139,12 +137,12 @@ def _why(found: AnyEstimate) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """Return both ends of a range in words."""
+    """Return a range in words."""
     return _("range {low} to {high}").format(low=gib_number(low), high=gib(high))
 
 
 def as_title(text: str) -> str:
-    """Return a translated label with a capital letter at its beginning, where the script has such.
+    """Return a translated label with an initial capital, if its script has capitals.
 
     >>> as_title("does not fit")
     'Does not fit'

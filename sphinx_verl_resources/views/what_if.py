@@ -1,4 +1,4 @@
-"""The what-if form as nodes: its fields, the answer to its first choice, and what other formats show."""
+"""The what-if form as nodes: its fields, the answer to its first choice, and the text for other formats."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
     Link = Callable[[str, str], nodes.Node]
 
-#: Before the name of a line of the answer, as its class.
+#: Prefix of the class of an answer's line, before the name of the line.
 LINE_CLASS = "verl-if-"
-#: Of the part of a line that the script replaces.
+#: Class of the part of a line that the script replaces.
 TEXT_CLASS = "verl-if-text"
-#: Of the words about a table that not every page has.
+#: Class of the sentence about a table that not every page has.
 FEWEST_CLASS = "verl-if-fewest"
-#: The lines that name recorded runs, with their titles; the word of a run says in which one it is.
+#: The lines for recorded runs, with their titles, by the word of the runs.
 NAMED: Mapping[str, str] = {
     "ran": WORD_TEXTS["ran"],
     "reported": WORD_TEXTS["reported"],
     SMALLEST + "ran": N_("smallest that ran"),
-    SMALLEST + "reported": N_("smallest that is reported"),
+    SMALLEST + "reported": N_("smallest reported"),
 }
 
 
 class verl_what_if(nodes.container):  # noqa: N801 - docutils names nodes in lower case
-    """A form with an answer; to builders without forms, a container.
+    """A form with an answer; for builders without forms, a container.
 
     Attributes:
         fields: see ``fields_of``.
-        data: what the script needs to know, as JSON.
-        runs: the ids of the recorded runs that the links in its last child lead to.
+        data: the data of the script, for JSON.
+        runs: the ids of the recorded runs that the links in its last child point to.
     """
 
 
@@ -49,15 +49,15 @@ class verl_if_line(nodes.paragraph):  # noqa: N801
     """A line of an answer.
 
     Attributes:
-        unused: true if it says nothing about the first choice.
+        is_used: whether it has content for the first choice.
     """
 
 
 class verl_if_actions(nodes.container):  # noqa: N801
-    """The actions that a browser offers below an answer.
+    """The actions below an answer in a browser.
 
     Attributes:
-        command: to be copied.
+        command: the command to copy.
         script: the address of a launch script and the title of its run; both empty without one.
     """
 
@@ -77,10 +77,10 @@ def form(
         fields: see ``fields_of``.
         data: see ``shared_data``.
         shown: that answer.
-        runs: by id, the titles of the recorded runs that answers name.
-        link: makes a link to the row of a run, from its id and a text.
-        more: a link to how the figures are made.
-        remedies: a link to what helps when memory runs out.
+        runs: by id, the titles of the recorded runs in all answers.
+        link: a function that makes a link to the row of a run, from its id and a text.
+        more: a link to the page about the estimator.
+        remedies: a link to the page on running out of memory.
     """
     answer = nodes.container("", *_lines(shown, link), classes=["verl-if-answer"])
     actions = [_why(shown, more), nodes.inline("", "", remedies)]
@@ -101,7 +101,7 @@ def form(
 
 
 def _elsewhere(shown: Shown) -> nodes.paragraph:
-    """Return what to do without the form."""
+    """Return the instructions for readers without the form."""
     text = _("With JavaScript, this page answers other questions too. Without it, run {command}.{table}")
     content = fill(
         text,
@@ -112,7 +112,7 @@ def _elsewhere(shown: Shown) -> nodes.paragraph:
 
 
 def _lines(shown: Shown, link: Link) -> list[nodes.Node]:
-    """Return the lines of an answer; those that say nothing yet are for the script."""
+    """Return the lines of an answer; the script fills in the empty ones."""
     texts, is_to_change = shown.lines, shown.badge[0] != "fits"
     problem = nodes.inline(classes=[LINE_CLASS + "problem"])
     return [
@@ -134,7 +134,7 @@ def _links(shown: Shown, name: str, link: Link) -> list[nodes.Node]:
 
 
 def _why(shown: Shown, more: nodes.Node) -> verl_details:
-    """Return the folded block that says what the answer rests on."""
+    """Return the folded block with the basis of the answer."""
     block = verl_details(classes=[LINE_CLASS + "why"])
     block += verl_summary("", _("Why"))
     block += [

@@ -1,6 +1,6 @@
 """The choices and answers of the what-if form: its fields, a file for each model, and an answer in words.
 
-The script of the form reads the same files and fills in the same words.
+The script of the form reads the same files and fills in the same texts.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     Fields = Sequence[Mapping[str, Any]]
     Answers = Mapping[str, Any]
 
-#: The choices of the form when it opens, where it offers them; elsewhere the first of each field.
+#: The choices of the form when it opens, if it offers them; otherwise the first of each field.
 _FIRST = {"model": "Qwen/Qwen2.5-7B", "gpu": "H100", "count": 8, "lora": 0, "response": 1024}
-#: What an answer says first, by the name of the state: a verdict and why. In the files a state is a number;
-#: greater numbers are the reasons why there is no estimate.
+#: By the name of a state, the verdict and the reason, which begin an answer. In the files a state is a
+#: number; larger numbers are the reasons why there is no estimate.
 STATES: Mapping[str, tuple[Verdict, str]] = {
     "fits": ("fits", N_("The whole range is within the GPU's memory, with {spare} GiB to spare.")),
-    "tight": ("fits", N_("Tight: {spare} GiB to spare, less than such estimates are off on average.")),
+    "tight": ("fits", N_("Tight: {spare} GiB to spare, less than the average error of such estimates.")),
     "borderline": ("borderline", N_("The GPU's memory is inside the range of the estimate.")),
     "engine": (
         "borderline",
@@ -53,7 +53,7 @@ STATES: Mapping[str, tuple[Verdict, str]] = {
 }
 #: The global variable under which the script finds the answers for a model.
 _REGISTRY = "(globalThis.verlWhatIf ??= {})"
-#: The fields of which another choice may fit, and in which direction it is looked for.
+#: The fields to search for a choice that fits, with the direction of the search.
 _WAYS = (("response", -1), ("lora", 1), ("count", 1))
 
 #: The lines about an estimate.
@@ -90,30 +90,30 @@ def _field(name: str, label: str, values: Sequence[Any], labels: Sequence[Any]) 
 
 
 def shared_data(files: Sequence[str], cells: GridCells) -> dict[str, Any]:
-    """Return what the answers of all models share.
+    """Return the data that the answers of all models share.
 
     Args:
         files: the names of their files, in the order of the models.
-        cells: of any of them.
+        cells: the cells of any model.
     """
     return {"files": list(files), "offered": cells.offered, "gpus": cells.gpus, "words": _words()}
 
 
 def _words() -> dict[str, Any]:
-    """Return the texts of the answers; braces are filled in."""
+    """Return the texts of the answers, with braces to be filled in."""
     return {
         "states": [[verdict, title(verdict), _(sentence)] for verdict, sentence in STATES.values()],
         "why": _("Estimated for GRPO. {sentence}"),
         "noEstimate": ["unknown", _("No estimate"), _("{reason}.")],
         "between": _(", "),
         "or": _(" or "),
-        "noWay": _("No single other choice of response length, LoRA or number of GPUs is enough."),
+        "noWay": _("Changing only the response length, LoRA or the number of GPUs is not enough."),
         "estimated": _("{low} to {high} GiB per GPU with {layout}; the GPU has {capacity}."),
         "next": _("{sentence} {next}"),
         "noRun": _(NO_RUN),
         "undercut": _("{run}; the estimate is below every such run."),
         "unlike": _("{run}; no such run had so little GPU memory and responses this long."),
-        "used": _("It takes only {count} of these GPUs."),
+        "used": _("It uses only {count} of these GPUs."),
         "host": _("{size} GiB per node."),
         "response": _("responses of up to {label} tokens"),
         "lora": "{label}",
@@ -121,11 +121,11 @@ def _words() -> dict[str, Any]:
         "asked": _("{model} on {count} × {gpu}, {lora}, responses of up to {response} tokens"),
         "plan": ["verl-resources", "plan", "{model}", "--gpus", "{count}x{gpu}", "--response", "{response}"],
         "planLora": ["--lora", "{lora}"],
-        "strange": _("The form does not offer {asked}. It answers for the choices shown."),
+        "strange": _("The form does not offer {asked}. The answer is for the choices shown."),
         "loading": _("Loading …"),
         "failed": _("The answers for {model} could not be loaded. Run {command} instead."),
         "copied": _("Copied"),
-        "notCopied": _("This browser does not let the page copy."),
+        "notCopied": _("The browser did not allow copying."),
     }
 
 
@@ -136,7 +136,7 @@ def answers_of(cells: GridCells, runs: Mapping[str, tuple[str, str]]) -> dict[st
     """Return the answers for a model.
 
     Args:
-        cells: of the model.
+        cells: the cells of the model.
         runs: by the id of a recorded run, its title and the address of its script.
     """
     lines = {line: place for place, line in enumerate(dict.fromkeys(chain.from_iterable(cells.commands)))}
@@ -160,7 +160,7 @@ def answers_of(cells: GridCells, runs: Mapping[str, tuple[str, str]]) -> dict[st
 
 
 def _states(cells: GridCells) -> list[int]:
-    """Return of each cell the index into ``STATES``, and from there on into the reasons."""
+    """Return for each cell its index in ``STATES`` followed by the reasons."""
     capacities, names = {place: cells.offered[gpu] for gpu, place in enumerate(cells.gpus)}, list(STATES)
 
     def state(number: int, verdict: int) -> int:
@@ -180,7 +180,7 @@ def _states(cells: GridCells) -> list[int]:
 
 
 def answers_file(answers: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the name of a model's answers, and path and text of their file; all follow from the content."""
+    """Return name, path and text of the file with a model's answers; the name is a hash of the content."""
     text = json.dumps(answers, ensure_ascii=True, separators=(",", ":"))
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     return name, answers_path(name), f'{_REGISTRY}["{name}"]={text};\n'
@@ -191,15 +191,16 @@ def answers_file(answers: Mapping[str, Any]) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class Shown:
-    """The words and figures of one choice.
+    """The texts and figures of one choice.
 
     Attributes:
         badge: a verdict and its text.
         lines: by name, the texts of the lines; one without a text is not shown. ``smallest`` is for the lines
             of ``SMALLEST``, and has braces for their runs.
-        runs: of recorded runs the id, the title, the line that names it, and the address of its script.
+        runs: id, title, line and address of the script of each recorded run.
         plan: the command of this program that answers the same question.
-        command: runs verl with the settings of the estimate; empty without one, and where it does not fit.
+        command: the command that runs verl with the settings of the estimate; empty if there is no estimate
+            or it does not fit.
     """
 
     badge: tuple[Verdict, str]
@@ -212,8 +213,8 @@ class Shown:
     def rests_on(self) -> str:
         """The basis of all answers."""
         return _(
-            "For GRPO with verl {version}. Of FSDP and Megatron, the answer takes the layout that fits with "
-            "the least offloading, then the one with the largest token budget. Settings that are not in the "
+            "For GRPO with verl {version}. The answer uses the FSDP or Megatron layout that fits with the "
+            "least offloading, then the one with the largest token budget. Settings that are not in the "
             "command have verl's defaults."
         ).format(version=version_text(CURRENT))
 
@@ -225,7 +226,7 @@ class Shown:
 
 
 def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) -> Shown:
-    """Return the answer to the first choice; ``answers`` are those for its model."""
+    """Return the answer to the first choice from the ``answers`` for its model."""
     words, chosen = shared["words"], {field["name"]: field["first"] for field in fields}
     labels, values = ({field["name"]: field[kind][field["first"]] for field in fields} for kind in _TEXTS)
     cell = _cell(fields, shared["gpus"], answers, chosen)
@@ -265,7 +266,7 @@ def first_answer(fields: Fields, shared: Mapping[str, Any], answers: Answers) ->
 
 
 def _place(fields: Fields, chosen: Mapping[str, int]) -> int:
-    """Return the index of a choice among those for its model and GPU."""
+    """Return the index of a choice among the choices for its model and GPU."""
     place = 0
     for field in fields:
         if field["name"] not in ("model", "gpu"):
@@ -281,7 +282,7 @@ def _cell(fields: Fields, gpus: Sequence[int], answers: Answers, chosen: Mapping
 def _ways(
     fields: Fields, shared: Mapping[str, Any], answers: Answers, chosen: Mapping[str, int]
 ) -> list[str]:
-    """Return the nearest choices of each field that fit, in words."""
+    """Return the nearest choice of each field that fits, in words."""
     ways = []
     for name, step in _WAYS:
         labels = next(field["labels"] for field in fields if field["name"] == name)

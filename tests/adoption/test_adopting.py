@@ -1,4 +1,4 @@
-"""docs/adopting.rst, followed step by step on a miniature of verl's documentation: the page's own text is run."""
+"""Follow docs/adopting.rst step by step on a miniature of verl's documentation, running the page's own code."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def guide(tool):
 
 
 def texts(guide, *names: str) -> list[str]:
-    """The blocks of code with a language and classes."""
+    """Return the code blocks with a language and classes."""
     return [block.text for block in guide if {*names} <= block.names]
 
 
 def captioned(guide, caption: str) -> str:
-    """The block with a caption."""
+    """Return the block with a caption."""
     (text,) = [block.text for block in guide if block.caption.startswith(caption)]
     return text
 
 
 def built_with(rehearsal, path: str, old: str, new: str):
-    """The build with something else in a file, which is as it was afterwards."""
+    """Build with a changed file, and restore it afterwards."""
     file = rehearsal.tree / path
     good = file.read_text("utf-8")
     assert old in good
@@ -74,7 +74,7 @@ def new_checkout(tool, folder, needs):
 
 @pytest.fixture(scope="module")
 def followed(tool, tmp_path_factory, needs):
-    """Every step of the page, and what the pages and logs were before, after, and after the ways back."""
+    """Every step of the page, with the pages and logs before, after, and after undoing it."""
     rehearsal = new_checkout(tool, tmp_path_factory.mktemp("adopting"), needs)
     tree = rehearsal.tree
     found = {"files": rehearsal.files(), "before": rehearsal.build()}
@@ -136,7 +136,7 @@ def test_the_built_tables_are_the_typed_ones(tool, followed):
 
 
 def test_the_report_names_what_differs(tool, followed):
-    """It can say no as well."""
+    """The report can also be negative."""
     before, after = followed["before"], followed["after"]
     page = after.page.replace(">2*H800<", ">3*H800<").replace('id="id3"', 'id="other"')
     page = re.sub(r'href="https://github.com/[^"]*7b_grpo_2_h800[^"]*"', 'href="#"', page)

@@ -1,4 +1,4 @@
-"""docs/hardware.rst alone in another documentation, with the theme and the extensions of verl's."""
+"""docs/hardware.rst alone in another documentation, with the theme and the extensions of verl's documentation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LABEL = re.compile(
 
 @pytest.fixture
 def alone(hardware_page, project):
-    """A project with this page and none of those that it names."""
-    # verl's documentation has a section "Data", and autosectionlabel makes a label of each title.
+    """A project with this page, but without the pages that it links."""
+    # verl's documentation has a section "Data", and autosectionlabel makes each title a label.
     project.page("Text.\n\n.. toctree::\n\n   hardware\n\nData\n----\n\nText.\n")
     project.page(hardware_page, "hardware.rst")
     project.conf.update(
@@ -26,7 +26,7 @@ def alone(hardware_page, project):
 
 
 def labels(root) -> set[str]:
-    """Every label and page that the source of the page names."""
+    """Return every label and page in the source of the page."""
     source = (root / "docs" / "hardware.rst").read_text("utf-8")
     return {name for found in LABEL.findall(source) for name in found if name}
 
@@ -40,7 +40,7 @@ def test_it_builds_without_a_warning_or_a_raw_label(root, alone):
     shown = {text.strip() for text in soup.select_one("[itemprop=articleBody]").find_all(string=True)}
     assert shown & labels(root) == set()
     how = soup.select_one("section#contribute-a-run").get_text()
-    assert "verl-resources new --script" in how, "no page of this documentation says it"
+    assert "verl-resources new --script" in how, "no page of this documentation explains it"
     assert soup.select_one(".verl-empty").find("a") is None
     places = {element["id"] for element in soup.select("[id]")}
     for link in soup.select("[itemprop=articleBody] a[href^='#']"):

@@ -1,4 +1,4 @@
-"""A real browser, and pages that are served on loopback."""
+"""A real browser, and pages served on loopback."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
-#: Names the browser, if it has another name or place than those below.
+#: The environment variable with the browser, if it has another name or path than those below.
 VARIABLE = "VERL_TEST_CHROMIUM"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-#: No sandbox, since containers run as root; and no talk of the browser's own with other hosts.
+#: No sandbox, because containers run as root; no background requests of the browser.
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -32,14 +32,14 @@ ARGUMENTS = (
 
 
 class NoBrowserError(RuntimeError):
-    """There is none; the text says what to do."""
+    """There is no browser; the text contains a remedy."""
 
 
 def find_chromium() -> str:
-    """The program: the one that is named, Debian's, or the one that Playwright has installed.
+    """Return the browser: the one in the variable, Debian's, or the one installed by Playwright.
 
     Raises:
-        NoBrowserError: none of them is there.
+        NoBrowserError: there is none.
     """
     from playwright.sync_api import sync_playwright
 
@@ -57,7 +57,7 @@ def find_chromium() -> str:
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """A headless browser.
+    """Start a headless browser.
 
     Raises:
         NoBrowserError: there is none.
@@ -72,12 +72,12 @@ def launched() -> Iterator[Browser]:
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a word, with headers of the test's choice."""
+    """A handler that serves files with headers of the test's choice, without logging."""
 
     headers_to_send: Mapping[str, str] = {}
 
     def do_GET(self) -> None:
-        """Have no icon, which browsers ask for by themselves."""
+        """Answer requests; there is no icon, which browsers request automatically."""
         if self.path == "/favicon.ico":
             self.send_response(204)
             self.end_headers()
@@ -91,12 +91,12 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def served(folder: Path, headers: Mapping[str, str]) -> Iterator[str]:
-    """Serve a folder on loopback; gives its address."""
+    """Serve a folder on loopback; yield its address."""
     handler = type("OwnHandler", (Handler,), {"headers_to_send": dict(headers)})
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(handler, directory=str(folder))

@@ -1,4 +1,4 @@
-"""Tests on pages in a real browser, which can reach nothing but them."""
+"""Tests on pages in a real browser, without access to anything else."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-# So that a failing ``check`` says what differs.
+# So that a failing ``check`` shows the difference.
 pytest.register_assert_rewrite("form_pages")
 
-#: Set where these tests must not be skipped, as in continuous integration.
+#: Set if these tests must not be skipped, as in continuous integration.
 REQUIRED = "VERL_TEST_BROWSER_REQUIRED"
-#: What scripts of themes say about themselves.
+#: Console messages of the themes' scripts.
 OTHERS = ("Got invalid theme mode",)
 
 
@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def browser(needs: Callable[..., None]) -> Iterator[Browser]:
-    """One for all tests of a process; without one they are skipped, and fail where they are required."""
+    """One browser for all tests of a process; without one they are skipped, or fail if they are required."""
     needs("playwright")
     with ExitStack() as stack:
         try:
@@ -57,11 +57,11 @@ def browser(needs: Callable[..., None]) -> Iterator[Browser]:
 
 @dataclass
 class Site:
-    """A folder that is served, and what the pages of it did in the browser.
+    """A served folder, and problems of its pages in the browser.
 
     Attributes:
-        address: of the folder, without a slash at its end.
-        problems: errors of scripts and of the console, and requests that left the folder's host.
+        address: the address of the folder, without a slash at its end.
+        problems: errors of scripts and of the console, and requests to other hosts.
     """
 
     browser: Browser
@@ -69,11 +69,11 @@ class Site:
     problems: list[str] = field(default_factory=list)
 
     def open(self, path: str = "index.html", **context: Any) -> Page:
-        """A page in a window of its own.
+        """Open a page in a new window.
 
         Args:
-            path: within the folder, with query and fragment if wanted.
-            context: for Playwright's ``new_context``: ``java_script_enabled``, ``viewport``, ``color_scheme``.
+            path: the path within the folder, with query and fragment if needed.
+            context: arguments of Playwright's ``new_context``: ``java_script_enabled``, ``viewport``, ``color_scheme``.
         """
         page = self.browser.new_context(**context).new_page()
         page.set_default_timeout(10_000)
@@ -94,10 +94,10 @@ class Site:
 
 @pytest.fixture
 def site(browser: Browser) -> Iterator[Callable[..., Site]]:
-    """A function: serves a folder, with headers if wanted, and gives its ``Site``.
+    """A function that serves a folder, optionally with headers, and returns its ``Site``.
 
-    After the test no page may have had an error or have asked another host. A test that provokes one takes it
-    out of ``problems``.
+    After the test there must be no errors and no requests to other hosts. A test that provokes one removes it
+    from ``problems``.
     """
     sites: list[Site] = []
     with ExitStack() as stack:
@@ -114,7 +114,7 @@ def site(browser: Browser) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture(scope="session")
 def built() -> dict[str, Path]:
-    """Where the project of ``runs_pages`` has been built, once for all tests of a process."""
+    """The output of the project of ``runs_pages``, built once for all tests of a process."""
     return {}
 
 
@@ -128,7 +128,7 @@ def runs_folder(built: dict[str, Path], own: Any, data: Any) -> Path:
 
 @pytest.fixture
 def opened(site: Callable[..., Site], runs_folder: Path) -> Callable[..., Page]:
-    """A function: opens a page of the project of ``runs_pages``."""
+    """A function that opens a page of the project of ``runs_pages``."""
     served = site(runs_folder)
     return lambda path="runs.html", **context: served.open(path, **context)
 
@@ -141,7 +141,7 @@ def form_folder(new_project: Callable[[str], Any]) -> Path:
     project = new_project("what-if")
     project.page(".. verl-runs::\n", "rows.rst").page(FORM).page(f"{FORM}\n{OUTSIDE}", "two.rst")
     project.page(OUTSIDE, "outside.rst").page("Text.", "none.rst").page(FIRSTS, "firsts.rst")
-    # Other themes break the strict policy themselves.
+    # Other themes violate the strict policy themselves.
     build = project.build(html_theme="basic", html_sidebars={"**": []})
     assert build.warnings == []
     return build.out
@@ -149,7 +149,7 @@ def form_folder(new_project: Callable[[str], Any]) -> Path:
 
 @pytest.fixture
 def open_page(site: Callable[..., Site], form_folder: Path) -> Callable[..., Page]:
-    """A function: opens a page of ``form_folder`` under a strict policy, and waits until everything is loaded."""
+    """A function that opens a page of ``form_folder`` under a strict policy, and waits until everything is loaded."""
     from form_pages import STRICT, settle
 
     served = site(form_folder, STRICT)

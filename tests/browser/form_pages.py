@@ -1,4 +1,4 @@
-"""Pages with forms of ``.. verl-what-if::``, what a reader does on them, and what they have to show."""
+"""Pages with forms of ``.. verl-what-if::``, the actions of a reader, and the expected content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORM = """\
    :counts: 2 8 32
    :responses: 512 1024 8192
 """
-#: A form of which one model has no estimate.
+#: A form with a model that has no estimate.
 OUTSIDE = """\
 .. verl-what-if::
    :models: Qwen/Qwen2.5-7B, Qwen/Qwen2.5-0.5B
@@ -29,7 +29,7 @@ OUTSIDE = """\
 
    actor_rollout_ref.rollout.tensor_model_parallel_size: 4
 """
-#: Forms whose first answers are of other kinds, each with another choice.
+#: Forms with first answers of other kinds, each with another choice.
 FIRSTS = """\
 .. verl-what-if::
    :models: Qwen/Qwen2.5-32B, Qwen/Qwen2.5-0.5B
@@ -55,7 +55,7 @@ FIRST = {"model": "Qwen/Qwen2.5-7B", "count": "8", "gpu": "H100", "lora": "0", "
 OTHERS = {
     "model": "Qwen/Qwen2.5-72B-Instruct", "count": "32", "gpu": "RTX-4090", "lora": "32", "response": "8192",
 }  # fmt: skip
-#: Styles inside the page are those of Sphinx's own templates; the form has none, which is looked at.
+#: Styles inside the page come from Sphinx's own templates; a test checks that the form has none.
 STRICT = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:"
@@ -63,12 +63,12 @@ STRICT = {
 
 
 def settle(page):
-    """Wait until every answer is there."""
+    """Wait until all answers are loaded."""
     page.locator("body:not(:has([aria-busy]))").wait_for(state="attached")
 
 
 def choose(page, **chosen):
-    """Choose in the first form as a reader does, and wait for the answer."""
+    """Make a choice in the first form as a reader does, and wait for the answer."""
     for name, value in chosen.items():
         page.locator(f"select[name={name}]").first.select_option(value)
     settle(page)
@@ -78,7 +78,7 @@ def query(chosen):
     return "&".join(f"if-{name}={value}" for name, value in chosen.items())
 
 
-#: Asked at once, since each question to the browser takes its time.
+#: One query for everything, because each query to the browser takes time.
 LOOK = """(form) => {
   const lines = [...form.querySelectorAll("p[class^=verl-if]:not([hidden])")];
   return {
@@ -94,7 +94,7 @@ LOOK = """(form) => {
 
 
 def shown(page, place="form.verl-what-if"):
-    """What is chosen, and what is said of it."""
+    """Return the choices and the answer."""
     return page.locator(place).first.evaluate(LOOK)
 
 
@@ -102,7 +102,7 @@ DATA = read_data([])
 
 
 def answered(chosen):
-    """What the answer says by itself."""
+    """Return the visible answer, without the choices."""
     count, lora, response = (int(chosen[name]) for name in ("count", "lora", "response"))
     return answer(Question(chosen["model"], count, chosen["gpu"], lora=lora, response=response), DATA)
 
@@ -111,7 +111,7 @@ BELOW = "the estimate is below every such run."
 
 
 def check(found, chosen):
-    """The form shows what the answer says."""
+    """Check that the form shows the answer."""
     expected = answered(chosen)
     best, lines = expected.best.estimate, found["lines"]
     assert found["chosen"] == chosen
@@ -121,7 +121,7 @@ def check(found, chosen):
         capacity, high = (float(gib_number(size)) for size in (best.capacity, best.high))
         is_tight = capacity - high < (expected.trust.mean_error or 0) * high
         end = f"{capacity - high:.1f} GiB to spare" + (
-            ", less than such estimates are off on average." if is_tight else "."
+            ", less than the average error of such estimates." if is_tight else "."
         )
         assert lines["verdict"].endswith(end)
         assert ("Tight" in lines["verdict"]) is is_tight
@@ -132,7 +132,7 @@ def check(found, chosen):
     for word in ("ran", "reported"):
         titles = ", ".join(title_and_batch(run) for run in runs if run.word == word)
         assert lines.get(word, "") == (f"{word.capitalize()}: {titles}" if titles else "")
-        start = {"ran": "Smallest that ran: ", "reported": "Smallest that is reported: "}[word]
+        start = {"ran": "Smallest that ran: ", "reported": "Smallest reported: "}[word]
         end = (
             BELOW
             if expected.trust.undercuts

@@ -1,4 +1,4 @@
-"""Projects with many runs, for what is measured in a browser."""
+"""Projects with many runs, for measurements in a browser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ html_theme = {theme!r}
 
 
 def write_project(folder: Path, runs: int, theme: str) -> Path:
-    """A project with one page that shows this many runs; returns the folder of its sources."""
+    """Write a project with one page that shows this many runs; return the folder of its sources."""
     data, source = folder / "data/runs", folder / "docs"
     data.mkdir(parents=True)
     source.mkdir()

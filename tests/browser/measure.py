@@ -1,4 +1,4 @@
-"""How long the built pages are, and how long filtering takes: ``python tests/browser/measure.py [HTML] [RUNS]``.
+"""Measure the length of built pages and the time of filtering: ``python tests/browser/measure.py [HTML] [RUNS]``.
 
 The first table has a column for each page of the folder (``docs/_build/html``): screens, words, printed pages, stops
 for the keyboard, bytes, first paint and layout shift. The lines below are for a page of 500 runs, in milliseconds:
@@ -26,7 +26,7 @@ BUILT = Path(__file__).parents[2] / "docs/_build/html"
 PAGES = ("hardware", "estimator", "memory", "out-of-memory")
 WINDOWS = ((1400, 900), (1024, 900), (390, 844))
 RUNS = 500
-#: Adds up how far things have moved by themselves.
+#: Adds up layout shifts.
 SHIFTS = """
 window.moved = 0;
 new PerformanceObserver((list) => {
@@ -60,7 +60,7 @@ OF_PAGE = """
   };
 }
 """
-#: Changes a control as a reader does, and has the page laid out.
+#: Changes a control as a reader does, and forces a layout.
 FILTER = """
 async () => {
   const times = [];
@@ -102,7 +102,7 @@ def measure_page(browser: Browser, address: str) -> dict[str, Any]:
         context = browser.new_context(viewport={"width": width, "height": height})
         page = context.new_page()
         page.add_init_script(SHIFTS)
-        # Where a theme's font comes after the text, lines break anew; that is not ours to measure.
+        # A theme's font that loads after the text changes line breaks; that is not our layout shift.
         page.route("**/*.woff*", lambda route: route.abort())
         page.goto(address)
         page.wait_for_load_state("networkidle")
@@ -116,7 +116,7 @@ def measure_page(browser: Browser, address: str) -> dict[str, Any]:
 
 
 def measure_filter(browser: Browser, runs: int) -> None:
-    """Build a page of many runs, change each control, and print how long that took."""
+    """Build a page of many runs, change each control, and print the times."""
     with tempfile.TemporaryDirectory() as folder:
         source, out = write_project(Path(folder), runs, "sphinx_rtd_theme"), Path(folder) / "out"
         subprocess.run([sys.executable, "-m", "sphinx", "-q", "-b", "html", source, out], check=True)

@@ -1,4 +1,4 @@
-"""Pages with tables of runs, and what a reader sees and does on them."""
+"""Pages with tables of runs, and the view and actions of a reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 LONG = "Model-" + "x" * 194
 ARABIC, CHINESE = "نموذج", "模型"
-#: What other directives put on a page, and what the script does with it.
+#: Output of other directives on the page, which the script must handle.
 BLOCKS = """
 .. raw:: html
 
@@ -23,10 +23,10 @@ BLOCKS = """
    <div class="verl-scroll" id="wide" tabindex="0" role="region" aria-label="w" style="overflow-x: auto">
    <div style="width: 4000px">Text.</div></div>
 """
-#: Before anybody has chosen anything.
-TESTED = "5 of 6 runs: those that ran"
+#: The status before any choice.
+TESTED = "5 of 6 runs: only those that ran"
 SHOW_ALL = "Show all 6 runs"
-#: Without the sidebars, whose search has a script of its own within the page.
+#: Without the sidebars, because their search has an inline script.
 CONF = {"html_theme": "basic", "html_sidebars": {"**": []}}
 TWO_TABLES = """
 .. verl-runs:: 7B
@@ -40,7 +40,7 @@ TWO_TABLES = """
 
 
 def build_project(own, data) -> Path:
-    """Build runs of several sizes, one without numbers, with names that are long or of other scripts."""
+    """Build runs of several sizes, one without numbers, and with names that are long or in other scripts."""
     days = {name: f"2026-01-0{number}" for number, name in enumerate("abdef", 1)}
     a7 = {"gpus": {"count": 16, "type": "H100"}, "max_batch": 1200, "settings": {"data.x": "1,024"}}
     b7 = {"gpus": {"count": 2, "type": "H800"}, "task": "PPO", "max_batch": 64, "settings": {"data.x": "-3"}}
@@ -81,13 +81,13 @@ def build_project(own, data) -> Path:
 
 
 def rows(page, table: int = 0) -> list[str]:
-    """The ids of the runs that a table shows, in its order."""
+    """Return the ids of the runs that a table shows, in order."""
     found = page.locator("table.verl-runs").nth(table).locator("tbody tr:visible")
     return [re.search(r"verl-run-(\w+)", row.get_attribute("class"))[1] for row in found.all()]
 
 
 def every_row(page) -> list[str]:
-    """The same, of all tables."""
+    """Return the ids of the runs in all tables."""
     return [run for table in range(page.locator("table.verl-runs").count()) for run in rows(page, table)]
 
 
@@ -96,7 +96,7 @@ def status(page) -> str:
 
 
 def choose(page, label: str, option: str) -> None:
-    """Choose by what is shown, or by number."""
+    """Choose an option by its text or its number."""
     page.get_by_label(label, exact=True).select_option(option)
 
 

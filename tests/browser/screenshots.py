@@ -1,6 +1,6 @@
-"""Pictures of the pages that people look at, to be looked at: ``make screenshots``.
+"""Take screenshots of the main pages, for review: ``make screenshots``.
 
-Writes ``docs/_build/screenshots/<theme>-<scheme>-<width>-<page>-first.png`` (the first screen) and ``-whole.png``, of the
+Write ``docs/_build/screenshots/<theme>-<scheme>-<width>-<page>-first.png`` (the first screen) and ``-whole.png``, of the
 hardware page also ``-details.png`` and ``-filtered.png``, and each page as it prints.
 """
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PAGES = ("hardware", "estimator", "memory", "out-of-memory")
-#: Windows that people have: a screen, a half of it, a phone.
+#: Common windows: a screen, half a screen, a phone.
 WINDOWS = {1400: 900, 1024: 900, 390: 844}
-#: Pictures that are higher are hard to look at.
+#: Higher screenshots are hard to view.
 HEIGHT = 16_000
 OUT = ROOT / "docs" / "_build" / "screenshots"
 
 
 def main() -> None:
-    """Take them all."""
+    """Take all screenshots."""
     OUT.mkdir(parents=True, exist_ok=True)
     folders = {theme: build_once(theme, OUT / "html") for theme in SCHEMES}
     with launched() as browser:

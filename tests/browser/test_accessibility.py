@@ -1,4 +1,4 @@
-"""What we write, in every theme and colour scheme: what axe-core finds, and whether it fits a narrow window."""
+"""Accessibility of our content in every theme and colour scheme: axe-core's findings, and narrow windows."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
 #: WCAG 2.0 to 2.2, levels A and AA.
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 LOOKS = [(theme, scheme) for theme, schemes in SCHEMES.items() for scheme in schemes]
-#: Rules that the frame of a theme breaks, its navigation, search and footer, which is not this project's to mend.
-#: A rule that is not broken any more has to go from here.
+#: Rules that the frame of a theme breaks: its navigation, search and footer, which this project cannot fix.
+#: Remove a rule from here when the theme follows it.
 FRAMES = {
     "sphinx_rtd_theme": {"aria-required-attr", "color-contrast", "link-in-text-block", "target-size"},
     "furo": {"aria-required-attr", "landmark-unique"},
     "pydata_sphinx_theme": {"label-content-name-mismatch"},
     "alabaster": {"aria-required-attr", "color-contrast", "target-size"},
 }
-#: The theme of this documentation. Pages that show nothing of ours are looked at in this one only.
+#: The theme of this documentation. Pages without our content are tested only in this theme.
 OWN = "sphinx_rtd_theme"
-#: What only the extension writes into a page.
+#: Selector of the extension's own content.
 OURS = re.compile(r'class="(?:[^"]* )?verl-(?!docs-)')
-#: The page on which the frame is looked at too, which is alike on all.
+#: The page on which the frame is tested too, because it is the same on all pages.
 WHOLE = "hardware.html"
-#: The same page, filtered and sorted, by an address that is known in part.
+#: The same page, filtered and sorted by an address with an unknown part.
 FILTERED = "hardware.html?size=7B&sort=-gpus&train=nonsense"
-#: The rules that look at colours, which are all that a second colour scheme changes.
+#: The rules about colours, the only ones affected by a second colour scheme.
 COLOURS = {"color-contrast", "link-in-text-block"}
-#: So many rows of a table and blocks of a page represent the others, but in our own theme.
+#: Except in our own theme, only this many rows of a table and blocks of a page are tested.
 FEW = 3
-#: Gives pairs of a rule and the elements that break it, first those of the content, then those of the frame.
+#: Returns pairs of a rule and the elements that break it, first for the content, then for the frame.
 RUN = """
 async ([runOnly, isWhole, most]) => {
   document.querySelectorAll(".verl-filter .verl-unfold-all").forEach(button => { button.click(); });
@@ -56,7 +56,7 @@ async ([runOnly, isWhole, most]) => {
   return [content, frame];
 }
 """
-#: The marks that begin a line.
+#: The marks at the start of a line.
 ALONE = """
 (marks) => {
   const before = document.createRange();
@@ -71,7 +71,7 @@ ALONE = """
 
 @pytest.mark.parametrize(("theme", "scheme"), LOOKS)
 def test_axe(documentation, site, theme, scheme):
-    """No page with anything of ours breaks a rule; rows and details are unfolded, so that nothing hides."""
+    """No page with our content breaks a rule; rows and details are unfolded, so that nothing is hidden."""
     folder = documentation(theme)
     opened = site(folder)
     page = opened.open(color_scheme=scheme, viewport={"width": 1200, "height": 900})
@@ -97,9 +97,9 @@ def test_axe(documentation, site, theme, scheme):
 
 @pytest.mark.parametrize("theme", SCHEMES)
 def test_narrow(documentation, site, theme):
-    """At 360 pixels, and so at four times the size, a page scrolls in one direction; tables scroll in theirs.
+    """At 360 pixels, and so at 400 % zoom, a page scrolls only vertically; tables scroll in their own region.
 
-    From 1024 pixels on every column of a table of runs is in view, and a mark is in the line of its word.
+    From 1024 pixels on, every column of a table of runs is in view, and a mark is on the line of its word.
     """
     folder = documentation(theme)
     opened = site(folder)

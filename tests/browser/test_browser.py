@@ -1,4 +1,4 @@
-"""That the tests in a browser would see what they are there for."""
+"""Checks that the tests in a browser detect errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("seen", SCRIPTS)
 def test_errors_and_foreign_requests_are_seen(site, tmp_path, seen):
-    """What a script does wrong is noted."""
+    """Errors of a script are recorded."""
     (tmp_path / "index.html").write_text(f"<title>t</title><script>{SCRIPTS[seen]}</script>", "utf-8")
     opened = site(tmp_path)
     opened.open().wait_for_load_state("networkidle")
@@ -22,7 +22,7 @@ def test_errors_and_foreign_requests_are_seen(site, tmp_path, seen):
 
 
 def test_headers_are_sent(site, tmp_path):
-    """A content security policy of the server holds in the browser."""
+    """The browser enforces a content security policy of the server."""
     (tmp_path / "index.html").write_text("<title>t</title><script>document.title = 'ran'</script>", "utf-8")
     opened = site(tmp_path, {"Content-Security-Policy": "script-src 'self'"})
     assert opened.open().title() == "t"

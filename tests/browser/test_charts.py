@@ -1,4 +1,4 @@
-"""Charts on a phone and on a wide screen: words of the right size, and none beyond the edges."""
+"""Charts on a phone and on a wide screen: text of the right size, and none beyond the edges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tabs of ``.. verl-fewest::``: links that work without a script, and stay where they are with it."""
+"""The tabs of ``.. verl-fewest::``: links that work without a script, and do not move with it."""
 
 from __future__ import annotations
 
@@ -106,6 +106,6 @@ def test_the_table_fits_on_a_phone(site, folder):
     region = page.locator(".verl-panel-first .verl-scroll")
     sizes = region.locator("p").evaluate_all("all => all.map(each => getComputedStyle(each).fontSize)")
     assert set(sizes) == {"12px"}
-    # Other themes have the font of the machine, whose letters may be as wide as they like.
+    # Other themes use a system font, whose letters may be wider.
     if page.locator(".wy-nav-content").count():
         assert region.evaluate("each => each.scrollWidth - each.clientWidth") <= 0

@@ -1,4 +1,4 @@
-"""Runs that are filtered, and those that are folded until somebody asks for them."""
+"""Filtered runs, and runs that are folded until a reader unfolds them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_a_filter_hides_rows_and_the_sections_that_it_leaves_empty(opened):
     assert (status(page), every_row(page), query(page)) == ("Showing 1 of 6 runs", ["d"], "?gpu=H20")
     for section, is_shown in {"3b": True, "7b": False, "405b": False}.items():
         assert page.locator(f"#size-{section}").is_visible() == is_shown
-    assert not page.locator("#run-a-details").is_visible(), "what else is about a run goes with its row"
+    assert not page.locator("#run-a-details").is_visible(), "the details of a run are hidden with its row"
     page.get_by_role("button", name="Clear the filters").click()
     assert (status(page), query(page), len(every_row(page))) == (TESTED, "", 5)
     assert page.locator("#size-405b").is_visible()
-    assert page.evaluate("document.activeElement.id") == "verl-filter--gpu", "the button has gone"
+    assert page.evaluate("document.activeElement.id") == "verl-filter--gpu", "the button is hidden"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_did_not_run_is_folded_until_asked_for(opened):
     page.get_by_role("button", name=SHOW_ALL).click()
     assert (status(page), every_row(page)) == ("6 runs", ["d", "e", "f", "a", "b", "c"])
     assert not page.locator(".verl-unfold:visible").count()
-    page.get_by_role("button", name="Show those that ran").click()
+    page.get_by_role("button", name="Show only those that ran").click()
     assert (status(page), len(every_row(page))) == (TESTED, 5)
     page.get_by_role("button", name="1 more run", exact=True).click()
     assert (status(page), len(every_row(page))) == ("6 runs", 6)
@@ -132,12 +132,12 @@ def test_a_table_without_any_run_that_ran_is_a_button(opened):
     region, button = page.locator("#size-14b .verl-scroll"), page.locator("#size-14b .verl-unfold button")
     assert page.locator("#size-14b h2").is_visible()
     assert (region.is_visible(), button.inner_text(), status(page)) == (
-        False, "2 runs, reported or claimed", "3 of 5 runs: those that ran",
+        False, "2 runs, reported or claimed", "3 of 5 runs: only those that ran",
     )  # fmt: skip
     heading = page.locator("#size-14b h2")
     heading.evaluate("(heading) => { heading.style.margin = 0; }")  # as in furo
     box = heading.bounding_box()
-    assert box["y"] + box["height"] < button.bounding_box()["y"], "the button lies on the heading"
+    assert box["y"] + box["height"] < button.bounding_box()["y"], "the button overlaps the heading"
     button.click()
     assert (region.is_visible(), rows(page, 1), status(page)) == (True, ["g", "h"], "5 runs")
 
@@ -153,19 +153,19 @@ def test_an_address_that_asks_for_what_is_folded_shows_it(opened, path):
     page = opened(path)
     assert "c" in every_row(page)
     link = page.evaluate("document.body.insertAdjacentHTML('beforeend', '<a href=\"#run-c\">Go</a>')")
-    page.get_by_role("button", name=re.compile("Clear|Show those that ran")).click()
+    page.get_by_role("button", name=re.compile("Clear|Show only those that ran")).click()
     assert "c" not in every_row(page), link
     page.get_by_text("Go", exact=True).click()
     page.wait_for_function("document.getElementById('run-c').checkVisibility()")
 
 
 def test_nothing_moves_when_the_script_begins(site, runs_folder):
-    """Rows are folded and controls have their place from the first paint."""
+    """Rows are folded and controls are in place from the first paint."""
     served = site(runs_folder)
     page = served.open("plain.html", viewport={"width": 1000, "height": 2000})
     held = []
     page.route("**/verl-resources.js*", lambda route: held.append(route))
-    # Another script adds its live region, which has no height, before or after the first measurement.
+    # Another script adds its live region without height before or after the first measurement.
     place = "() => [...document.querySelectorAll('h2, fieldset, tr, p:not(.verl-unseen)')].filter((one) => one.checkVisibility()).map((one) => Math.round(one.getBoundingClientRect().top))"
     page.goto(f"{served.address}/runs.html", wait_until="commit")
     # Everything is parsed, and deferred scripts wait.

@@ -1,4 +1,4 @@
-"""The address of a page of runs: what it asks, what goes back, and links to what is hidden."""
+"""The address of a page of runs: its parameters, the "Back" button, and links to hidden rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs_pages import TESTED, choose, every_row, query, status
 )
 def test_what_the_address_asks_in_vain_is_named_and_left_out(opened, address, asked):
     page = opened(f"runs.html?{address}#%E0%A4%A")
-    note = f"The address asks for what these tables do not offer: {asked}."
+    note = f"Unknown filters in the address: {asked}."
     assert page.locator(".verl-status span").last.text_content() == note
     assert page.locator("b").count() == 0
     choose(page, "Task", "1")
@@ -29,7 +29,7 @@ def test_what_the_address_asks_in_vain_is_named_and_left_out(opened, address, as
 def test_an_address_with_only_unknown_values_filters_nothing(opened):
     page = opened("runs.html?size=99B&task=xyz")
     assert every_row(page) == every_row(opened())
-    assert "do not offer" not in status(opened("runs.html?gpu=&highlight=x"))
+    assert "Unknown filters" not in status(opened("runs.html?gpu=&highlight=x"))
 
 
 def test_a_shared_link_leads_to_what_it_leaves(opened):
@@ -42,7 +42,7 @@ def test_a_shared_link_leads_to_what_it_leaves(opened):
 def test_back_undoes_a_filter(opened):
     page = opened()
     choose(page, "GPU", "H20 (1)")
-    choose(page, "GPU", "H100 (3)")  # Of the same control: no step of its own.
+    choose(page, "GPU", "H100 (3)")  # A change of the same control adds no step.
     choose(page, "Size", "7B (1)")
     assert (every_row(page), query(page)) == (["a"], "?gpu=H100&size=7B")
     page.get_by_role("button", name="Clear the filters").click()

@@ -1,10 +1,10 @@
-"""The hardware page as a whole: its form, its tabs, its filter and its tables, one after the other."""
+"""The whole hardware page: its form, tabs, filter and tables in sequence."""
 
 from __future__ import annotations
 
 import pytest
 
-#: The element that has the focus is in the window, and shows that it has it.
+#: Checks that the focused element is in the window and visibly focused.
 SEEN = """
 () => {
   const element = document.activeElement;
@@ -16,7 +16,7 @@ SEEN = """
 
 @pytest.fixture(scope="module")
 def folder(new_project, hardware_page):
-    """The page alone, with a form of few choices."""
+    """Only this page, with a form of few choices."""
     build = new_project("hardware").page(hardware_page).build(html_theme="sphinx_rtd_theme")
     assert build.warnings == []
     return build.out
@@ -76,6 +76,6 @@ def test_what_the_form_does_not_offer_is_in_view_before_what_the_tables_do_not(s
     page = site(folder).open("?if-model=bad&size=bad", viewport={"width": 1400, "height": 900})
     page.get_by_text("The form does not offer if-model=bad.").wait_for()
     assert page.locator(".verl-if-verdict").bounding_box()["y"] > 0
-    assert page.get_by_text("The address asks for what these tables do not offer: size=bad.").count() == 1
+    assert page.get_by_text("Unknown filters in the address: size=bad.").count() == 1
     page = site(folder).open("?size=bad", viewport={"width": 1400, "height": 900})
     assert 0 <= page.locator(".verl-filter").bounding_box()["y"] < 900

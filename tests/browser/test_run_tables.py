@@ -63,7 +63,7 @@ def test_without_the_clipboard_a_selection_is_copied(opened):
     assert page.evaluate("window.taken") == "x=2"
     page.evaluate("() => { document.execCommand = () => false; }")
     page.locator("#run-b-details").get_by_role("button", name="Copy", exact=True).click()
-    page.get_by_text("This browser does not let the page copy.").wait_for(state="attached")
+    page.get_by_text("The browser did not allow copying.").wait_for(state="attached")
 
 
 def test_only_what_scrolls_is_a_stop_and_shows_its_edges(opened):
@@ -156,7 +156,7 @@ def test_five_hundred_runs_are_folded_filtered_and_shown(site, tmp_path):
     (out / "favicon.ico").write_bytes(b"")
     page = site(out).open()
     visible = "[...document.querySelectorAll('table.verl-runs tbody tr')].filter((row) => row.checkVisibility()).length"
-    assert (status(page), page.evaluate(visible)) == ("250 of 500 runs: those that ran", 250)
+    assert (status(page), page.evaluate(visible)) == ("250 of 500 runs: only those that ran", 250)
     page.get_by_label("Size", exact=True).select_option(label="7B (100)")
     assert (status(page), page.evaluate(visible)) == ("Showing 100 of 500 runs", 100)
     page.get_by_role("button", name="Clear the filters").click()
@@ -178,7 +178,7 @@ def test_without_scripts_every_row_is_there_and_no_control(opened):
 
 
 def test_a_strict_policy_is_kept(site, runs_folder):
-    """The server's own widths of columns are refused, and the style sheet overrules them anyway."""
+    """The policy refuses column widths from the server; the style sheet sets them in any case."""
     served = site(runs_folder, {"Content-Security-Policy": "script-src 'self'; style-src 'self'"})
     page = served.open("two.html?sort=-gpus")
     before = list(served.problems)

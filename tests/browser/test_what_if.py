@@ -1,4 +1,4 @@
-"""The answers of the form of ``.. verl-what-if::`` in a browser, and the address that asks for them."""
+"""The answers of the form of ``.. verl-what-if::`` in a browser, and the address with its choices."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def test_what_is_shown_is_the_answer(open_page):
     assert named >= {"ran", "smallest-ran", BELOW}
 
 
-#: Everything that a reader or a screen reader can tell of an answer.
+#: The complete answer as readers and screen readers perceive it.
 WHOLE = """(form) => [...form.querySelectorAll(".verl-if-answer, .verl-if-answer *")].map((element) => [
   element.tagName, element.className, element.hidden, element.textContent, element.getAttribute("href"), element.role,
 ])"""
 
 
 def test_the_script_says_what_the_server_has_written(open_page):
-    """Text for text, once another answer was shown in between."""
+    """All texts are equal, after another answer was shown in between."""
     page = open_page()
     check(shown(page), FIRST)
-    assert "?" not in page.url, "nobody has chosen anything"
+    assert "?" not in page.url, "nothing was chosen"
     told = [told_again(page, page.locator("form.verl-what-if"))]
     page = open_page("firsts.html")
     told += [told_again(page, form) for form in page.locator("form.verl-what-if").all()]
@@ -53,7 +53,7 @@ def test_the_script_says_what_the_server_has_written(open_page):
 
 
 def told_again(page, form):
-    """The verdict of a form's first answer, which is the same once another answer was shown."""
+    """Return the verdict of a form's first answer, which is the same after another answer was shown."""
     model = form.locator("select[name=model]")
     first, other = model.input_value(), model.locator("option:not([selected])").last
     written = form.evaluate(WHOLE)
@@ -64,7 +64,7 @@ def told_again(page, form):
     settle(page)
 
     def plain(elements):
-        """Without the spans that Sphinx writes around words."""
+        """Return the text without Sphinx's spans around words."""
         return [
             [kind, name, *rest]
             for kind, name, *rest in elements
@@ -84,7 +84,7 @@ def told_again(page, form):
         ({**OTHERS, "count": "2"}, "32 GPUs"),
         (
             {"model": "Qwen/Qwen2.5-72B-Instruct", "gpu": "RTX-4090", "count": "2"},
-            "No single other choice of response length, LoRA or number of GPUs is enough.",
+            "Changing only the response length, LoRA or the number of GPUs is not enough.",
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_what_makes_it_fit_is_looked_up(open_page, chosen, ways):
     lines_of_options = "() => [...document.querySelectorAll('.verl-if-plan code .pre')].filter((word) => word.textContent.startsWith('--')).map((word) => word.getClientRects().length)"
     for width in range(320, 640, 40):
         page.set_viewport_size({"width": width, "height": 900})
-        assert {*page.evaluate(lines_of_options)} == {1}, "an option is divided behind its hyphens"
+        assert {*page.evaluate(lines_of_options)} == {1}, "an option breaks after its hyphens"
 
 
 @pytest.mark.parametrize("name", FIRST)

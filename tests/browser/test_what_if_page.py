@@ -10,7 +10,7 @@ from form_pages import FIRST, FORM, LABEL, OTHERS, STRICT, check, choose, query,
 
 @pytest.fixture(scope="module")
 def usual(new_project):
-    """A page with a form in a theme that knows narrow windows, and text below."""
+    """A page with a form and text below, in a theme that supports narrow windows."""
     build = new_project("usual").page(FORM + "\nText.\n" * 50).build(html_theme="alabaster")
     return build.out
 
@@ -39,7 +39,7 @@ def test_a_file_that_is_missing_is_said_and_asked_for_again(site, form_folder):
         "The answers for Qwen2.5-7B could not be loaded. "
         "Run verl-resources plan Qwen/Qwen2.5-7B --gpus 32xH100 --response 1024 instead."
     )
-    assert page.locator(".verl-if-answer > :visible").count() == 1, "no answer of another question"
+    assert page.locator(".verl-if-answer > :visible").count() == 1, "no answer to another question"
     page.unroute("**/verl-what-if-*.js")
     choose(page, lora="32")
     check(shown(page), {**FIRST, "count": "32", "lora": "32"})
@@ -146,7 +146,7 @@ def test_it_works_from_a_folder(browser, form_folder):
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])
 @pytest.mark.parametrize("width", [360, 390, 800, 1440])
 def test_it_is_no_wider_than_its_place(site, usual, width, direction):
-    """Not even with a model whose name has 60 characters, and with everything open."""
+    """This includes a model with a name of 60 characters, and all details open."""
     page = site(usual).open(viewport={"width": width, "height": 800})
     page.evaluate("(direction) => { document.dir = direction; }", direction)
     page.evaluate("document.querySelector('option').label = 'x'.repeat(60)")
@@ -164,7 +164,7 @@ def test_it_is_no_wider_than_its_place(site, usual, width, direction):
     assert page.locator("form.verl-what-if").evaluate(wide) == []
 
 
-#: The sum of all layout shifts so far.
+#: The sum of layout shifts.
 SHIFTS = """() => new Promise((resolve) => {
   let sum = 0;
   new PerformanceObserver((list) => {

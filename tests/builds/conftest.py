@@ -1,4 +1,4 @@
-"""What the tests of pages about the estimator share."""
+"""Fixtures for tests of pages about the estimator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = {
 
 @pytest.fixture
 def settings():
-    """What the run with settings records."""
+    """The settings of the run ``a``."""
     return dict(SETTINGS)
 
 
@@ -41,7 +41,7 @@ def runs(own, data):
 
 @pytest.fixture
 def estimated(data):
-    """A function: what the estimator itself says of the run ``a``."""
+    """A function that returns the estimate of the run ``a``."""
 
     def of_run_a():
         facts = read_data([str(data.path)]).registries
@@ -53,7 +53,7 @@ def estimated(data):
 
 @pytest.fixture(scope="session")
 def written() -> Callable[..., str]:
-    """A function: a directive from its name with its argument, and lines with its options and text."""
+    """A function that writes a directive from its name with its argument, and lines with its options and text."""
 
     def in_language(lines: tuple[str, ...], suffix: str = "rst") -> str:
         first, *rest = lines
@@ -69,11 +69,11 @@ def written() -> Callable[..., str]:
 
 @dataclass
 class Together:
-    """Many pages, built once.
+    """Many pages in one build.
 
     Attributes:
-        build: the one build.
-        problems: what it said, by page and then by line below the title, without the place.
+        build: the build.
+        problems: its messages without the place, by page and then by line below the title.
     """
 
     build: Build
@@ -82,7 +82,7 @@ class Together:
 
 @pytest.fixture(scope="module")
 def build_together(new_project) -> Callable[..., Together]:
-    """A function that builds many pages at once: their texts by name, ``case-1.rst`` for example."""
+    """A function that builds many pages at once, given their texts by name, such as ``case-1.rst``."""
 
     def build(pages: Mapping[str, str], data: Mapping[str, str] | None = None) -> Together:
         project = new_project("docs").page("Text.")
@@ -112,7 +112,7 @@ def build_together(new_project) -> Callable[..., Together]:
 
 @pytest.fixture
 def table_rows() -> Callable[..., list[list[str]]]:
-    """A function: the cells of the first table of a class, header first."""
+    """A function that returns the cells of the first table of a class, header first."""
 
     def of_table(soup, name: str) -> list[list[str]]:
         return [
@@ -125,7 +125,7 @@ def table_rows() -> Callable[..., list[list[str]]]:
 
 @pytest.fixture
 def problems(project) -> Callable[..., dict[int, str]]:
-    """A function: what a build said about the index, by line."""
+    """A function that returns the messages of a build about the index, by line."""
 
     def of_build(build) -> dict[int, str]:
         found = {}

@@ -25,7 +25,7 @@ CASE = {
 
 @pytest.fixture
 def cases(own, data):
-    """Cases beside those of the package."""
+    """Additional cases to those of the package."""
     found = [
         CASE,
         {**CASE, "id": "two", "contested": "Somebody else saw 20 GiB."},
@@ -51,7 +51,9 @@ def test_cases_stand_beside_what_was_observed(cases, table_rows):
     one, two, three, four = (found[name] for name in ("one", "two", "three", "four"))
     assert (one[2], one[3], one[6]) == ("8*H100", "peak of the GPU", "50.0")
     error = float(one[7].removesuffix(" %").replace("\N{MINUS SIGN}", "-"))
-    assert error == pytest.approx((float(one[4]) / 50 - 1) * 100, abs=0.2)  # of a figure with one decimal
+    assert error == pytest.approx(
+        (float(one[4]) / 50 - 1) * 100, abs=0.2
+    )  # rounding of a figure with one decimal
     assert one[8] in {"yes", "no"}
     assert two[8].startswith("contested [")
     assert two[7] == f"({one[7]})"

@@ -16,7 +16,7 @@ def located(build) -> list[str]:
     return [warning.removeprefix(prefix) for warning in build.warnings]
 
 
-#: Arguments, options and text of a directive, and how the message about it begins.
+#: Arguments, options and text of a directive, and the start of the message about it.
 WRONG = [
     (('verl-runs 7X',), "there is no size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]"),
     (('verl-runs 7B 7b',), "the size class '7b' is given twice; keep one of the two [verl.directive]"),
@@ -26,20 +26,20 @@ WRONG = [
     (('verl-runs', ':tag: MAX'), ":tag: unknown value 'MAX'; allowed: MIN, RECOMMENDED [verl.directive]"),
     (('verl-runs', ':gpu: H1000'), ":gpu: unknown value 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.directive]"),
     (('verl-runs ,',), 'name at least one size class, or leave the argument out [verl.unknown_size]'),
-    (('verl-runs', ':columns: settings.'), ":columns: settings. needs a key of verl's configuration after the dot [verl.directive]"),
+    (('verl-runs', ':columns: settings.'), ":columns: 'settings.' needs a key of verl's configuration after the dot [verl.directive]"),
     (('verl-runs', ':train: fdsp'), ":train: unknown value 'fdsp'; did you mean 'fsdp'? [verl.directive]"),
     (('verl-runs', ':task: ,'), ':task: name at least one value [verl.directive]'),
     (('verl-runs', ':colums: tag'), ":colums: unknown option; did you mean 'columns'? [verl.directive]"),
     (('verl-runs', ':tag:'), ':tag: a value is missing; write one [verl.directive]'),
     (('verl-runs', ':hide-empty: no'), ":hide-empty: takes no value, got 'no'; remove it [verl.directive]"),
-    (('verl-runs', ':name: x'), ':name: goes with :caption:, where there is one table to give it to [verl.directive]'),
-    (('verl-runs', ':tag: MIN', '', 'Text.'), 'the directive takes options and an argument, and no text; remove the text [verl.directive]'),
+    (('verl-runs', ':name: x'), ':name: requires :caption:, which makes one table [verl.directive]'),
+    (('verl-runs', ':tag: MIN', '', 'Text.'), 'the directive takes no text; remove the text [verl.directive]'),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=["rst", "md"])
 def wrong(request, build_together, written, make_run_text):
-    """A page for each of ``WRONG``, in either language, built once."""
+    """A page for each of ``WRONG``, in both languages, in one build."""
     suffix = request.param
     pages = {f"wrong-{number}.{suffix}": written(lines, suffix) for number, (lines, _) in enumerate(WRONG)}
     return suffix, build_together(pages, {"runs/a.yaml": make_run_text(id="a")})
@@ -143,7 +143,7 @@ def test_a_broken_run_leaves_a_box_under_its_size_and_the_others_stay(own, data)
     data.write("runs/c.yaml", "c: [")
     build = own.page(".. verl-runs::").build()
     assert build.warnings[0] == (
-        "../data/runs/b.yaml:1:1: ERROR: the key 'gpus' is missing; How many GPUs over all nodes, and which; for example gpus: {count: 4, type: H800} [verl.missing_key]"
+        "../data/runs/b.yaml:1:1: ERROR: the key 'gpus' is missing; add it: Number of GPUs over all nodes, and their type, for example gpus: {count: 4, type: H800} [verl.missing_key]"
     )
     assert any(
         line.startswith("../data/runs/c.yaml:1:5: ERROR: a value is missing") for line in build.warnings
@@ -156,7 +156,7 @@ def test_a_broken_run_leaves_a_box_under_its_size_and_the_others_stay(own, data)
 
 
 def test_a_run_with_a_setting_that_verl_refuses_is_left_out(own, data):
-    """Warnings about keys are for ``check``, whose exceptions a build does not read."""
+    """Warnings about keys are left to ``check``, because a build does not read its exceptions."""
     settings = {"data.max_respone_length": 1024, "data.bananas": 1}
     data.run("a", settings=settings)
     data.run("b", settings={"data.bananas": 1})
@@ -218,22 +218,34 @@ def test_missing_directory_is_reported_at_its_line_of_conf_py(own):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("script_url", "https://x.org/{ref}", "must hold {ref} and {path} and no other placeholder"),
+        ("script_url", "https://x.org/{ref}", "must contain {ref} and {path} and no other placeholder"),
         (
             "script_url",
             "https://x.org/{ref}/{path}/{what}",
-            "must hold {ref} and {path} and no other placeholder",
+            "must contain {ref} and {path} and no other placeholder",
         ),
-        ("script_url", "https://x.org/{ref:d}/{path}", "must hold {ref} and {path} and no other placeholder"),
-        ("script_url", "https://x.org/{ref!x}/{path}", "must hold {ref} and {path} and no other placeholder"),
-        ("script_url", "https://x.org/{ref}/{path", "is not a template: expected '}' before end of string"),
-        ("script_url", "javascript:{ref}{path}", "must begin with https:// and hold no spaces or quotes"),
+        (
+            "script_url",
+            "https://x.org/{ref:d}/{path}",
+            "must contain {ref} and {path} and no other placeholder",
+        ),
+        (
+            "script_url",
+            "https://x.org/{ref!x}/{path}",
+            "must contain {ref} and {path} and no other placeholder",
+        ),
+        (
+            "script_url",
+            "https://x.org/{ref}/{path",
+            "is not a valid template: expected '}' before end of string",
+        ),
+        ("script_url", "javascript:{ref}{path}", "must begin with https:// and contain no spaces or quotes"),
         (
             "script_url",
             "https://x.org/{ref}/{path} <b>",
-            "must begin with https:// and hold no spaces or quotes",
+            "must begin with https:// and contain no spaces or quotes",
         ),
-        ("commit_url", "https://x.org/", "must hold {ref} and no other placeholder"),
+        ("commit_url", "https://x.org/", "must contain {ref} and no other placeholder"),
     ],
 )
 def test_bad_templates(own, data, name, value, message):
@@ -283,7 +295,7 @@ def test_a_table_inside_a_table(own, data, builder):
     ("name", "message"),
     [
         ("../conf-is-a-file", "is a file"),
-        ("../empty", "holds no data"),
+        ("../empty", "contains no data"),
         ("../" + "a" * 5000, "cannot be read: File name too long"),
     ],
 )
@@ -319,6 +331,6 @@ def test_options_that_nobody_can_read_are_reported_by_the_parser(own, data):
     lines = [line.replace(f"{build.app.srcdir}/", "") for line in build.warnings]
     places = [line for line in lines if line.startswith(("index.rst", "other.md"))]
     assert places[0].startswith('index.rst:6: ERROR: Error in "verl-runs" directive:')
-    # MyST 4 takes the file for the name of a document.
+    # MyST 4 reads the file name as a document name.
     assert re.match(r"other\.md(\.rst)?:\d+: WARNING: 'verl-runs': Invalid options format", places[1])
     assert build.rows("size-7b", "other.html")[1][0] == "MIN"

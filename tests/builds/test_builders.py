@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def rich(own, data):
-    """A page with everything that a table can have."""
+    """A page with all features of a table."""
     data.run(
         "a",
         script={"ref": "abc", "path": "examples/x_y_z.sh"},
@@ -131,7 +131,7 @@ def test_verl_settings_with_the_memory_page(project, root):
 
 @pytest.mark.parametrize("theme", ["alabaster", "furo", "sphinx_rtd_theme"])
 def test_ids_are_unique_in_every_theme(rich, theme):
-    # furo wraps each table and gives the wrapper the id of the table, whoever made it.
+    # furo wraps each table and gives the wrapper the id of the table, for all tables.
     elements = rich.build(html_theme=theme).soup().select("[id]:not(.table-wrapper)")
     ids = [element["id"] for element in elements]
     assert len(ids) == len(set(ids))

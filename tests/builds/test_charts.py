@@ -1,4 +1,4 @@
-"""Drawings on pages: the numbers of the table after them, ids of their own, and none where there is no HTML."""
+"""Charts on pages: the same numbers as the table after them, unique ids, and none outside of HTML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLOT = ".. verl-accuracy::\n   :show: {}\n   :group: {}\n"
 
 
 def tables_behind(soup) -> list[str]:
-    """The classes of the element after each drawing; a region around a table counts as the table."""
+    """Return the classes of the element after each chart; a region around a table counts as the table."""
     found = []
     for chart in soup.select("div.verl-chart"):
         after = chart.find_next_sibling()
@@ -23,7 +23,7 @@ def tables_behind(soup) -> list[str]:
 
 
 def texts(svg) -> tuple[list[str], list[str]]:
-    """The texts above the bars, on the left and on the right."""
+    """Return the texts above the bars, on the left and on the right."""
     right = [item.get_text() for item in svg.select("g[transform] > text")]
     return [item.get_text() for item in svg.select("svg > text")], right
 
@@ -46,7 +46,7 @@ def test_the_drawing_of_an_estimate_has_the_numbers_of_the_table(runs, estimated
         f"{found.peak_phase.label} (peak)",
         max(values, key=lambda value: float(value.split()[0])),
     ]
-    assert f"The GPU offers {gib(found.capacity)}" in labels
+    assert f"GPU capacity: {gib(found.capacity)}" in labels
     assert f"Range of the peak: {gib_number(found.low)} to {gib(found.high)}" in labels
     assert chart.svg.title.get_text() == "Qwen2.5-7B-Instruct, GRPO on 8×H100: memory per GPU, phase by phase"
     for phase in found.phases:
@@ -72,8 +72,8 @@ def test_the_drawing_of_savings_has_the_numbers_of_the_table(runs, data, setting
     assert [value.lstrip("−+") for value in values[1:-1]] == [f"{row[1].lstrip('−')} GiB" for row in steps]
     settings_shown = "".join(row[0].replace("actor_rollout_ref.", "").replace(" ", "") for row in steps)
     assert "".join(labels[1 : labels.index("All of these")]).replace(" ", "") == settings_shown
-    (excess,) = (label.split()[-2] for label in labels if label.startswith("More than that, by up to "))
-    (capacity,) = (label.split()[-2] for label in labels if label.startswith("The GPU offers "))
+    (excess,) = (label.split()[-2] for label in labels if label.startswith("Over capacity, by up to "))
+    (capacity,) = (label.split()[-2] for label in labels if label.startswith("GPU capacity: "))
     assert float(excess) + float(capacity) == pytest.approx(float(first[2]), abs=0.11)
     assert {"Peak", "Saved"} <= set(labels)
     saved = [float(row[1].replace("−", "-").replace(",", "")) for row in steps]
@@ -111,7 +111,7 @@ def test_an_option_about_the_table_of_the_plot(project):
     soup = project.page(PLOT.format("plot", "easyr1") + "   :caption: Own\n").build().soup()
     assert soup.caption.get_text().startswith("Own")
     build = project.page(PLOT.format("plot, summary", "easyr1") + "   :caption: Own\n").build()
-    assert "is about one table" in build.warnings[0]
+    assert "applies to one table" in build.warnings[0]
 
 
 @pytest.mark.parametrize("builder", ["html", "singlehtml"])
@@ -162,5 +162,5 @@ def test_a_label_of_a_run_is_text(runs, data, settings):
 
 def test_a_run_without_numbers_is_said_to_have_none(runs):
     build = runs.page(ESTIMATE.replace("a\n", "b\n").format("chart, savings")).build()
-    assert "records no settings" in build.warnings[0]
+    assert "has no recorded settings" in build.warnings[0]
     assert not build.soup().select("svg")

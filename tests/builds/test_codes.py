@@ -1,6 +1,6 @@
-"""Every kind of problem, provoked once in a real build: path, line, column, words and code; and silenced alone.
+"""Every kind of problem, provoked once in a real build: path, line, column, message and code; silenced one by one.
 
-The page "Messages" shows these messages from ``docs/examples/messages.txt``. To write that file anew, run this file with
+The page "Messages" shows these messages from ``docs/examples/messages.txt``. To regenerate that file, run this file with
 ``UPDATE_GOLDEN=1`` and ``-n 0``, and read the difference.
 """
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Case(NamedTuple):
-    """Something wrong, and what the build says of it.
+    """A mistake, and the build's message about it.
 
     Attributes:
         code: the kind.
-        file: what is wrong; ``a.yaml`` means ``data/runs/a.yaml``, a name in ``docs`` for a page.
-        content: its text, or the keys that differ from a good run; a key that is ``...`` is left out.
-        place: line and column, or the line alone on a page, or the value in conf.py.
-        message: how the message begins.
+        file: the file with the mistake; ``a.yaml`` means ``data/runs/a.yaml``, a name in ``docs`` a page.
+        content: its text, or the keys that differ from a valid run; a key with the value ``...`` is left out.
+        place: line and column; the line for a page; the value in conf.py.
+        message: the start of the message.
     """
 
     code: str
@@ -71,7 +71,7 @@ CASES = [
     Case("todo", "todo.yaml", {"task": "TODO"}, "5:7", "task: the value is still TODO; "),
     Case("untested_claim", "claim.yaml", {"tag": None}, "3:6", "tag is null, but the run's kind is 'tested'; "),
     Case("script_name", "script.yaml", {"script": SCRIPT}, "15:9", "the GPU count is '4' in the script's name"),
-    Case("config_key", "data/analysis.yaml", "priorities: [{name: fsdp, advice: A, reason: R, keys: [a.b]}]\n", "1:56", "verl has no key"),
+    Case("config_key", "data/analysis.yaml", "priorities: [{name: fsdp, advice: A, reason: R, keys: [a.b]}]\n", "1:56", "unknown key 'a.b' of verl's configuration"),
     Case("unexplained_difference", "more/analysis.yaml", PRINTED % ("99", ""), "1:32", "Activations of 3B: 99 GB"),
     Case("stale_cause", "last/analysis.yaml", PRINTED % ("10.7", "K"), "1:32", "Activations of 3B: the printed"),
     Case("file_unreadable", "docs/conf.py", "", "verl_resources_data", "the data directory '../nowhere' does not exist; "),
@@ -81,7 +81,7 @@ CASES = [
     Case("directive", "docs/directive.rst", ".. verl-runs::\n   :colour: red\n", "6", "verl-runs: :colour: unknown option; "),
 ]  # fmt: skip
 
-#: The shape of a model, with a bias that is not counted.
+#: The shape of a model, with a bias that the estimator does not count.
 CONFIG = """{
 "attention_bias": true, "model_type": "qwen3", "head_dim": 128, "hidden_size": 2560, "intermediate_size": 9728,
 "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "tie_word_embeddings": true,
@@ -105,7 +105,7 @@ Tag Model      Task Resource MaxBatch Train Infer     Link              Contribu
 MIN Qwen2.5-7B GRPO 2*H100   64       fsdp  vllm0.8.3                   Jane
 === ========== ==== ======== ======== ===== ========= ================= ===========
 """
-#: Arguments of the command and files, for what no page can provoke.
+#: Arguments of the command and files, for problems that no page can provoke.
 COMMANDS = {
     "shell_syntax": (
         ("estimate", "--gpus", "1*H100", "--script", "a.sh"),
@@ -152,9 +152,9 @@ COMMANDS = {
     "log_differs": (
         (*NEW, "--log", "a.log"), {"a.sh": LAUNCH, "a.log": f"{PRINTED_CONFIG}\n{STEP}\n"}, "a.sh:2:2: WARNING: ",
     ),
-    "left_out": (NEW, {"a.sh": f"{LAUNCH} trainer.project_name=mine"}, "a.sh:1:1: WARNING: not written, since"),
+    "left_out": (NEW, {"a.sh": f"{LAUNCH} trainer.project_name=mine"}, "a.sh:1:1: WARNING: settings left out, because"),
     "script_place": (NEW, {"a.sh": LAUNCH}, "a.sh:1:1: WARNING: the script is not linked"),
-    "undecided": (NEW, {"a.sh": LAUNCH}, "a.sh:1:1: WARNING: the rollout engine is not known"),
+    "undecided": (NEW, {"a.sh": LAUNCH}, "a.sh:1:1: WARNING: unknown rollout engine"),
     "page_syntax": (IMPORT, {"page.rst": f"{PAGE}\n.. |x|\n"}, "page.rst:"),
     "page_mended": (IMPORT, {"page.rst": PAGE.replace("~~~", "~")}, "page.rst:5:1: WARNING: "),
     "page_assumed": (IMPORT, {"page.rst": PAGE}, "page.rst:10:1: WARNING: Model: "),
@@ -186,7 +186,7 @@ def project(new_project, make_run_text):
 
 
 def write(path, content, name: str, run_text) -> None:
-    """Write a file; keys and values become a run that is good but for them."""
+    """Write a file; keys and values become a run that is valid except for them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, dict):
         content = run_text(**{"id": name, **content})
@@ -195,7 +195,7 @@ def write(path, content, name: str, run_text) -> None:
 
 @pytest.fixture(scope="module")
 def built(project) -> tuple[list[str], list[logging.LogRecord]]:
-    """What the build prints, and what it logs before anything is filtered."""
+    """The output of the build, and its log before filtering."""
     kept: list[logging.LogRecord] = []
 
     def keep(record: logging.LogRecord) -> bool:
@@ -208,14 +208,14 @@ def built(project) -> tuple[list[str], list[logging.LogRecord]]:
 
 
 def shown(case: Case) -> str:
-    """The path as messages have it."""
+    """Return the path as in messages."""
     if case.file == "docs/conf.py":
         return "conf.py"
     return f"../data/runs/{case.file}" if "/" not in case.file else f"../{case.file}"
 
 
 def place(project, case: Case) -> str:
-    """Line and column as messages have them."""
+    """Return line and column as in messages."""
     if case.file != "docs/conf.py":
         return case.place
     lines = (project.path / "conf.py").read_text("utf-8").splitlines()
@@ -224,7 +224,7 @@ def place(project, case: Case) -> str:
 
 @pytest.fixture
 def compare_with_page(root):
-    """A function: compare a message with the one that the page "Messages" shows for its code."""
+    """A function that compares a message with the example for its code on the page "Messages"."""
     path = root / "docs/examples/messages.txt"
 
     def compare(message: str) -> None:
@@ -254,7 +254,7 @@ def test_place_words_and_code(project, built, compare_with_page, case):
 
 def test_every_code_has_its_case():
     assert {case.code for case in CASES} == {code.name for code in Code if code.origin is Origin.BUILD}
-    # Those of the rules are provoked by their examples, see tests/lint/test_examples.py.
+    # The examples of rules provoke the other codes, see tests/lint/test_examples.py.
     assert {*COMMANDS} == {code.name for code in Code if code.origin in {Origin.INTAKE, Origin.ESTIMATE}}
 
 

@@ -1,4 +1,4 @@
-"""``.. verl-downloads::`` in real builds: three files that follow from the data, and links to them."""
+"""``.. verl-downloads::`` in real builds: three files made from the data, and links to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = ".. verl-downloads::\n"
 
 
 def files(build):
-    """The files in an output, by name."""
+    """Return the files in an output, by name."""
     return {name: build.text(name) for name in NAMES if (build.out / name).is_file()}
 
 
@@ -31,7 +31,7 @@ def links(soup):
 
 @pytest.fixture
 def pages(runs):
-    """A page with the list at the top, one in a folder, and runs with settings and without."""
+    """A page with the list at the top, one in a folder, and runs with and without settings."""
     (runs.path / "in").mkdir()
     (runs.path / "in" / "folder.rst").write_text(f"Folder\n======\n\n{PAGE}", "utf-8")
     return runs.page(f".. toctree::\n\n   in/folder\n\n{PAGE}")
@@ -88,7 +88,7 @@ def test_the_json_says_what_is_recorded_and_computed(pages, estimated):
     assert a["computed"]["measured_runs_of_this_kind"] > 0
     assert (a["not_computed"], a["word"]) == (None, "ran")
     assert (b["computed"], b["row_id"], b["status"], b["gpu"]) == (None, "run-b", "tested", "H100-80GB")
-    assert "records no settings" in b["not_computed"]
+    assert "has no recorded settings" in b["not_computed"]
     assert a["record"]["measured"] == {"gib": 60.0, "counter": "device"}
     assert "script" not in b["record"]
     assert [gpu["name"] for gpu in found["gpus"]] == ["H100-80GB"]
@@ -173,8 +173,6 @@ def test_an_argument_an_option_and_text_are_refused(project, problems):
     ).build()
     found = problems(build)
     assert found[4].startswith("ERROR: verl-downloads: the directive takes no argument; leave it out")
-    assert found[6].startswith("ERROR: verl-downloads: :file: unknown option; the directive takes none")
-    assert found[9].startswith(
-        "ERROR: verl-downloads: the directive takes options and an argument, and no text"
-    )
+    assert found[6].startswith("ERROR: verl-downloads: :file: unknown option; the directive has no options")
+    assert found[9].startswith("ERROR: verl-downloads: the directive takes no text")
     assert files(build) == {}

@@ -1,36 +1,36 @@
-"""What is wrong with a directive of the estimator, or with settings below one, is said at its line."""
+"""Problems of directives of the estimator, and of settings below them, are reported at their lines."""
 
 from __future__ import annotations
 
 import pytest
 
-#: A directive whose settings are still to follow.
+#: A directive without settings, which tests add.
 MODEL = ("verl-memory", ":model: Qwen/Qwen2.5-7B-Instruct", ":gpus: 8*H100", "")
 
 
 BAD = [
     ((":run: qwen2-5-7b-grpo-lora-1xh10",), {0: "there is no run 'qwen2-5-7b-grpo-lora-1xh10'; did you mean 'qwen2-5-7b-grpo-lora-1xh100'? [verl.directive]"}),
-    ((":run: qwen2-5-0-5b-ppo-1-gpu",), {0: "the run 'qwen2-5-0-5b-ppo-1-gpu' records no settings to estimate from; add them to its file, or name a model and settings instead"}),
-    ((":run: x", ":model: y"), {0: ":run: and :model: do not go together; keep one of them"}),
-    ((":run: qwen3-4b-grpo-4xh800", ":gpus: 8*H100"), {0: ":gpus: goes with :model:; a run has its own"}),
-    ((":run: qwen3-4b-grpo-4xh800", "", "trainer.nnodes: 2"), {0: "settings go with :model:; a run has its own"}),
-    ((":run: qwen3-4b-grpo-4xh800", ":steps: fsdp"), {0: ":steps: is about the analysis of a model; set the keys of verl below the options"}),
-    ((":run: qwen3-4b-grpo-4xh800", ":gib:"), {0: ":gib: is about the analysis of a model; an estimate is in GiB"}),
+    ((":run: qwen2-5-0-5b-ppo-1-gpu",), {0: "the run 'qwen2-5-0-5b-ppo-1-gpu' has no recorded settings; add them to its file, or give a model and settings instead"}),
+    ((":run: x", ":model: y"), {0: ":run: and :model: cannot be combined; keep one of them"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":gpus: 8*H100"), {0: ":gpus: requires :model:; a run has its own"}),
+    ((":run: qwen3-4b-grpo-4xh800", "", "trainer.nnodes: 2"), {0: "settings require :model:; a run has its own"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":steps: fsdp"), {0: ":steps: is for the analysis of a model; set the keys of verl below the options"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":gib:"), {0: ":gib: is for the analysis of a model; an estimate is in GiB"}),
     ((":run: qwen3-4b-grpo-4xh800", ":show: charts"), {0: ":show: unknown value 'charts'; did you mean 'chart'?"}),
-    ((":run: qwen3-4b-grpo-4xh800", ":show: host", ":caption: x"), {0: ":caption: is about the table, which :show: leaves out"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":show: host", ":caption: x"), {0: ":caption: needs the table, which :show: leaves out"}),
     ((":run:",), {0: ":run: a value is missing"}),
-    ((":model: Qwen/Qwen2.5-7B",), {0: "say on how many GPUs and which, as in :gpus: 8*H100"}),
-    ((":model: Qwen/Qwen2.5-7C", ":gpus: 8*H100"), {0: "model: no architecture is recorded for 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'? If not, add it to architectures.yaml, or give its config.json [verl.unknown_model]"}),
-    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H1000"), {0: ":gpus: there is no GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.unknown_gpu]"}),
-    ((":model: Qwen/Qwen2.5-7B", ":gpus: eight H100"), {0: ":gpus: write how many GPUs and which, as in 8*H100, and not 'eight H100'"}),
-    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8"), {0: ":gpus: write how many GPUs and which, as in 8*H100, and not '8'"}),
+    ((":model: Qwen/Qwen2.5-7B",), {0: "set the number and type of GPUs, as in :gpus: 8*H100"}),
+    ((":model: Qwen/Qwen2.5-7C", ":gpus: 8*H100"), {0: "model: unknown model 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'? If not, add it to architectures.yaml, or give its config.json [verl.unknown_model]"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H1000"), {0: ":gpus: unknown GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.unknown_gpu]"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: eight H100"), {0: ":gpus: write the number and type of GPUs as in 8*H100, not 'eight H100'"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8"), {0: ":gpus: write the number and type of GPUs as in 8*H100, not '8'"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: eight*H100"), {0: ":gpus: must be a whole number from 1 to 100,000, got 'eight'"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: 0*H100"), {0: ":gpus: must be a whole number from 1 to 100,000, got '0'"}),
-    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", ":verl-version: new"), {0: ":verl-version: 'new' is no release of verl; write it like v"}),
-    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "a: ["), {4: "a value is missing before this place"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", ":verl-version: new"), {0: ":verl-version: 'new' is not a release of verl; write it like v"}),
+    ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "a: ["), {4: "a value is missing here"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "just text"), {4: "expected keys and values; write keys and values"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "actor_rollout_ref:", "  rollout:", "    gpu_memory_utilization: high", "    tensor_model_parallel_size: 3"),
-     {6: "actor_rollout_ref.rollout.gpu_memory_utilization: expected a number, got 'high' [verl.wrong_type]", 7: "actor_rollout_ref.rollout.tensor_model_parallel_size: it is 3, which does not divide the 8 GPUs"}),
+     {6: "actor_rollout_ref.rollout.gpu_memory_utilization: expected a number, got 'high' [verl.wrong_type]", 7: "actor_rollout_ref.rollout.tensor_model_parallel_size: 3 does not divide the 8 GPUs"}),
     ((":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", "", "actor_rollout_ref.rollout.n: 0", "algorithm.adv_estimator: grpo", "actor_rollout_ref.actor.ppo_mini_batch_size: many"),
      {4: "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0 [verl.wrong_value]", 6: "actor_rollout_ref.actor.ppo_mini_batch_size: expected a whole number, got 'many'"}),
 ]  # fmt: skip
@@ -38,7 +38,7 @@ BAD = [
 
 @pytest.fixture(scope="module", params=["rst", "md"])
 def bad(request, build_together, written):
-    """A page for each of ``BAD``, in either language, built once."""
+    """A page for each of ``BAD``, in both languages, in one build."""
     suffix = request.param
     pages = {
         f"bad-{number}.{suffix}": f"Before.\n\n{written(('verl-memory', *options), suffix)}\n\nAfter.\n"
@@ -73,7 +73,7 @@ def test_doubts_are_warnings_at_their_line_and_the_table_is_there(project, suffi
     found = problems(build)
     assert "did you mean 'actor_rollout_ref.rollout.gpu_memory_utilization'?" in found[first + 1]
     assert "data.train_batch_size is set twice" in found[first + 2]
-    assert "is not known" in found[first + 3]
+    assert "is unknown" in found[first + 3]
     assert len(found) == 3
     assert all(text.startswith("WARNING: verl-memory: ") for text in found.values())
     assert build.soup().select("table.verl-memory")
@@ -107,17 +107,17 @@ def test_the_forms_of_the_directive_do_not_mix(project, problems):
     page = ".. verl-memory:: 8B\n   :run: x\n\n.. verl-memory:: 8B\n   :verl-version: 0.4.0\n\n.. verl-memory:: 8B\n\n   a.b: 1\n"
     found = problems(project.page(page).build())
     assert found[4].startswith(
-        "ERROR: verl-memory: the argument '8B' asks for the analysis of a model; leave it out"
+        "ERROR: verl-memory: the argument '8B' selects the analysis of a model; remove it"
     )
     assert found[7].startswith("ERROR: verl-memory: :verl-version: unknown option")
-    assert found[10].startswith("ERROR: verl-memory: settings go with :model: and :gpus:")
+    assert found[10].startswith("ERROR: verl-memory: settings require :model: and :gpus:")
 
 
-#: Directives with their options, the line below the directive of the one message, and how it begins.
+#: Directives with their options, the line of the only message below the directive, and its start.
 OTHERS = [
-    (("verl-fit",), 0, "say for which GPU, as in :gpu: H100"),
+    (("verl-fit",), 0, "name a GPU, as in :gpu: H100"),
     (("verl-fit 7B", ":gpu: H100",), 0, "the directive takes no argument; name the size classes under :sizes:"),
-    (("verl-fit", ":gpu: H1000",), 0, ":gpu: there is no GPU 'H1000'; did you mean 'H100'?"),
+    (("verl-fit", ":gpu: H1000",), 0, ":gpu: unknown GPU 'H1000'; did you mean 'H100'?"),
     (("verl-fit", ":gpu: H100", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
     (("verl-fit", ":gpu: H100", ":sizes: 8B"), 0, ":sizes: there is no size class '8B'; the nearest is 7B"),
     (("verl-fit", ":gpu: H100", ":gpus: 8 8"), 0, ":gpus: '8' is given twice"),
@@ -126,24 +126,24 @@ OTHERS = [
     (("verl-fit", ":gpu: H100", "", "trainer.nnodes: [1"), 3, "the bracket that opens here is not closed"),
     (("verl-fit", ":gpu: H100", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
     (("verl-fewest 7B",), 0, "the directive takes no argument; name the size classes under :sizes:"),
-    (("verl-fewest", ":memory: 70 80"), 0, "no recorded GPU has 70 GB; name another memory: 16, 24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288 [verl.unknown_gpu]"),
+    (("verl-fewest", ":memory: 70 80"), 0, "no recorded GPU has 70 GB; choose one of 16, 24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288 [verl.unknown_gpu]"),
     (("verl-fewest", ":memory: 80GB"), 0, ":memory: must be a whole number from 1 to 10,000, got '80GB'"),
     (("verl-fewest", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
-    (("verl-fewest", ":task: grpo-lora"), 0, "the table has columns for LoRA; name GRPO instead of grpo-lora"),
+    (("verl-fewest", ":task: grpo-lora"), 0, "the table has columns for LoRA; write GRPO instead of grpo-lora"),
     (("verl-fewest", ":sizes: 8B"), 0, ":sizes: there is no size class '8B'; the nearest is 7B"),
-    (("verl-fewest", "", "actor_rollout_ref.model.lora_rank: 8"), 2, "actor_rollout_ref.model.lora_rank: rows and columns of the table set it; leave it out"),
+    (("verl-fewest", "", "actor_rollout_ref.model.lora_rank: 8"), 2, "actor_rollout_ref.model.lora_rank: the table's rows and columns set this key; remove it"),
     (("verl-fewest", ":sizes: 7B", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
     (("verl-accuracy", ":group: logs"), 0, ":group: unknown value 'logs'; allowed: training, fsdp, fsdp-today, megatron, easyr1, other"),
     (("verl-accuracy", ":group: traning"), 0, ":group: unknown value 'traning'; did you mean 'training'?"),
     (("verl-accuracy", ":show: all"), 0, ":show: unknown value 'all'; allowed: summary, plot, cases"),
-    (("verl-accuracy", ":show: summary cases", ":name: x"), 0, ":name: is about one table; choose it with :show: summary or :show: cases"),
-    (("verl-accuracy", "", "text"), 0, "the directive takes options and an argument, and no text"),
+    (("verl-accuracy", ":show: summary cases", ":name: x"), 0, ":name: applies to one table; choose it with :show: summary or :show: cases"),
+    (("verl-accuracy", "", "text"), 0, "the directive takes no text"),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def others(build_together, written):
-    """A page for each of ``OTHERS``, built once."""
+    """A page for each of ``OTHERS``, in one build."""
     return build_together({f"other-{number}.rst": written(case[0]) for number, case in enumerate(OTHERS)})
 
 
@@ -159,7 +159,7 @@ def test_other_directives(others, number):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        (":sort: estimate.peak", ":sort: 'estimate.peak' is computed; name a field of the run files"),
+        (":sort: estimate.peak", ":sort: 'estimate.peak' is computed; use a field of run files"),
         (":columns: estimate.peek", ":columns: unknown field 'estimate.peek'; did you mean 'estimate.peak'?"),
         (":columns: estimate.peak estimate.peak", ":columns: the field 'estimate.peak' is given twice"),
     ],
@@ -196,9 +196,9 @@ def test_no_text_stops_the_build(project, suffix, written):
 
 
 def test_a_run_with_settings_that_cannot_be(own, data):
-    """It is left out as one with any other error."""
+    """It is left out like a run with any other error."""
     data.run("a", settings={"actor_rollout_ref.rollout.tensor_model_parallel_size": 3})
     page, run = own.page(".. verl-memory::\n   :run: a\n").build().warnings
     assert page.endswith("ERROR: verl-memory: there is no run 'a'; see the ids in runs/ [verl.directive]")
     key = "actor_rollout_ref.rollout.tensor_model_parallel_size"
-    assert run.startswith(f"../data/runs/a.yaml:14:3: ERROR: {key}: it is 3")
+    assert run.startswith(f"../data/runs/a.yaml:14:3: ERROR: {key}: 3 does not divide")

@@ -1,4 +1,4 @@
-"""Estimates on pages: what they show, in both languages and in every output."""
+"""Estimates on pages: their content, in both languages and in every output."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def test_the_answer_names_both_figures_and_says_which_is_which(runs, estimated):
     peak_phase, metric, host, measured = (item.get_text() for item in items[-4:])
     assert peak_phase == f"Peak phase: {found.peak_phase.label}"
     assert metric.startswith(
-        f"What verl’s metric prints: perf/max_memory_allocated_gb: {gib(found.torch_peak)}"
+        f"Value of verl’s metric: perf/max_memory_allocated_gb: {gib(found.torch_peak)}"
     ), metric
     assert "does not decide" in metric
     assert host == f"Host memory: {gib(found.host.total)} on each node."
-    assert measured == "Measured: 60.0 GiB: what is in use on the GPU, to be compared with the peak."
+    assert measured == "Measured: 60.0 GiB: memory in use on the GPU; compare it with the peak."
 
 
 def test_the_answer_says_what_to_change_where_it_does_not_fit(project, written):
@@ -47,7 +47,9 @@ def test_the_answer_says_what_to_change_where_it_does_not_fit(project, written):
     assert 1 <= len(changes) <= 3
     for item in first.select("li"):
         assert "=" in item.code.get_text()
-        assert re.search(r"[0-9.]+ GiB \(up to [0-9.]+ GiB\), costs (no|little|much) time\.", item.get_text())
+        assert re.search(
+            r"[0-9.]+ GiB \(up to [0-9.]+ GiB\), costs (no|little|a lot of) time\.", item.get_text()
+        )
 
 
 def test_the_table_has_a_row_for_each_phase_and_one_stands_out(runs, table_rows, estimated):
@@ -72,7 +74,7 @@ def test_the_table_has_a_row_for_each_phase_and_one_stands_out(runs, table_rows,
 
 
 def test_weights_that_stay_gathered_are_shown_as_gathered(project, table_rows, written):
-    """Without resharding after the forward pass, every GPU holds the whole layers."""
+    """Without resharding after the forward pass, every GPU has complete layers."""
     lines = (*MODEL[:3], ":show: chart, table", *MODEL[3:6])
     lines += ("  actor: {use_dynamic_bsz: true, fsdp_config: {reshard_after_forward: false}}",)
     soup = project.page(written(lines)).build().soup()
@@ -110,7 +112,7 @@ def test_a_version_of_verl(project, written):
         soup = project.page(written(lines)).build().soup()
         return soup.select("ul.verl-answer li")[-2].get_text()
 
-    assert "sleeping rollout engine included" in metric("v0.4.0")
+    assert "including the memory of the sleeping rollout engine" in metric("v0.4.0")
     assert "sleeping" not in metric("0.8.0")
 
 
@@ -142,7 +144,7 @@ def test_a_run_that_cannot_be_estimated_has_an_empty_cell(own, data):
 
 
 def test_a_page_of_runs_loads_neither_the_answer_nor_the_analysis(runs):
-    """Most pages show nothing computed: the settings of runs are read, and nothing is searched or drawn."""
+    """Most pages show no computed values: the build reads the settings of runs, but searches and draws nothing."""
     runs.page(".. verl-runs:: 7B\n").build()
     code = (
         "import sys\nfrom sphinx.cmd.build import main\n"

@@ -36,7 +36,7 @@ def test_a_cell_has_the_run_that_ran_or_the_estimate(project, table_rows):
     runs = [cell.run for cells in TABLES[80].values() for cell in cells]
     assert [f"run-{run}" for run in runs] == [id_ for *_, id_ in links]
     assert {"ran", "reported"} <= {cell.word for cells in TABLES[80].values() for cell in cells}
-    assert table[1][1] == "128×H800 (DAPO, reported)", "not GRPO, which the caption names"
+    assert table[1][1] == "128×H800 (DAPO, reported)", "not GRPO, which is in the caption"
 
 
 def test_each_memory_has_its_panel_and_80_gb_is_shown_first(project):
@@ -55,7 +55,7 @@ def test_each_memory_has_its_panel_and_80_gb_is_shown_first(project):
 def test_the_legend_explains_what_the_tables_show(project):
     legend = project.page(PAGE).build().soup().select_one("ul.verl-legend").get_text()
     assert "the recorded run on the fewest GPUs" in legend
-    assert "†: less GPU memory" in legend
+    assert "†: less total GPU memory" in legend
 
 
 def test_the_search_says_where_it_ends_and_for_which_lengths(project, table_rows):
@@ -89,7 +89,7 @@ def test_settings_count_and_some_models_may_leave_no_estimate(project, table_row
     build = project.page(f".. verl-fewest::\n   :memory: 80\n   :sizes: 0.5B 7B\n\n{tp}").build()
     assert build.warnings == []
     without, with_tp = table_rows(build.soup(), "verl-fewest")[1:]
-    assert without[2] == without[4] == "unknown"  # its 14 heads cannot be divided
+    assert without[2] == without[4] == "unknown"  # its 14 heads are not divisible
     assert with_tp[2].removesuffix(" †") == "4"
     assert tp.strip() in build.soup().select_one("pre").get_text()
 

@@ -1,4 +1,4 @@
-"""What HTML says of our tables beyond their text: what a header heads, and what a region is called."""
+"""HTML attributes of our tables: scopes of headers and names of regions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No id of ours is there twice or taken by another, and each reference leads to what it names."""
+"""Our ids are unique, and each reference points to its object."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DIRECTIVES = (
     ".. verl-analysis:: monitoring\n",
     ".. verl-accuracy::\n   :show: cases\n   :group: other\n",
 )
-#: A role for each object, whose text says which.
+#: A role for each object, with the object in its text.
 ROLES = [
     f":verl:{kind}:`{kind}={name} <{name}>`"
     for kind, names in (
@@ -48,7 +48,7 @@ ROLES = [
 
 @pytest.fixture
 def runs(own, data):
-    """A project with runs that have remarks and settings, and what pages include."""
+    """A project with runs that have remarks and settings, and with included files."""
     for name in RUNS:
         size = "3B" if name == "a-details" else "7B"
         notes = [{"code": f"n-{number}", "text": f"Remark {number} on {name}."} for number in (1, 2)]
@@ -60,12 +60,12 @@ def runs(own, data):
 
 
 def section(title: str, suffix: str, mark: str = "-") -> str:
-    """A section of the page with this title, which begins with a paragraph that no section of ours has."""
+    """Return a section with this title that starts with a paragraph, unlike our sections."""
     return f"{title}\n{mark * len(title)}\n\nText.\n\n" if suffix == "rst" else f"## {title}\n\nText.\n\n"
 
 
 def page(name: str, suffix: str, blocks: list[str]) -> tuple[str, str]:
-    """The name of a file and its text: titles, and directives in reStructuredText."""
+    """Return the name of a file and its text: titles, and directives in reStructuredText."""
     parts = [f"{name}\n{'=' * len(name)}\n\n" if suffix == "rst" else f"# {name}\n\n", "Text.\n\n"]
     for block in [*blocks, "\n\n".join(ROLES)]:
         if block in TITLES:
@@ -76,27 +76,27 @@ def page(name: str, suffix: str, blocks: list[str]) -> tuple[str, str]:
 
 
 def random_page(name: str, chosen: random.Random) -> tuple[str, str]:
-    """A page of random titles and directives."""
+    """Return a page with random titles and directives."""
     blocks = []
     for _ in range(chosen.randint(2, 5)):
         if chosen.random() < 0.6:
             blocks.append(chosen.choice(TITLES))
         blocks.append(chosen.choice(DIRECTIVES))
-        if chosen.random() < 0.3:  # a title below another, which an `eval-rst` hides from the page
+        if chosen.random() < 0.3:  # a nested title, which an `eval-rst` hides from the page
             title = chosen.choice(TITLES)
             blocks.append(section(f"Within {len(blocks)}", "rst") + section(title, "rst", "~"))
     return page(name, chosen.choice(("rst", "md")), blocks)
 
 
 def is_of_the_page(element) -> bool:
-    """Whether an element is a section that no directive of ours has made."""
+    """Return whether an element is a section that is not from our directives."""
     return element.name == "section" and any(
         child.get_text() == "Text." for child in element.find_all("p", recursive=False)
     )
 
 
 def leads_there(element, kind: str, name: str) -> bool:
-    """Whether an element is what a role names."""
+    """Return whether an element is the object of a role."""
     if kind == "size":
         return (not is_of_the_page(element) and bool(element.select("table.verl-runs"))) or element.name in {
             "table",
@@ -111,13 +111,13 @@ def leads_there(element, kind: str, name: str) -> bool:
 
 
 def check(build, pages: tuple[str, ...]) -> int:
-    """Fail where an id is there twice or a reference leads elsewhere; return the number of references."""
+    """Fail if an id occurs twice or a reference points elsewhere; return the number of references."""
     soups = {name: build.soup(name) for name in pages}
     followed = 0
     for name, soup in soups.items():
         counted = Counter(element["id"] for element in soup.select("[id]"))
         for id_ in (id_ for id_, times in counted.items() if times > 1):
-            # Sphinx itself gives equal titles of joined pages equal ids.
+            # On joined pages, Sphinx itself gives equal titles equal ids.
             assert all(map(is_of_the_page, soup.select(f'[id="{id_}"]'))), (name, id_)
         for link in soup.select("a:has(> .xref.verl)"):
             kind, _, named = link.get_text().partition("=")
@@ -133,7 +133,7 @@ def check(build, pages: tuple[str, ...]) -> int:
 
 
 def build_and_check(project, pages: list[tuple[str, str]]) -> int:
-    """Write pages, build them apart and joined, and check both."""
+    """Write pages, build them separately and joined, and check both."""
     names = [name.partition(".")[0] for name, _text in pages]
     project.page(".. toctree::\n   :numbered:\n\n" + "".join(f"   {name}\n" for name in names))
     for name, text in pages:
@@ -146,7 +146,7 @@ def build_and_check(project, pages: list[tuple[str, str]]) -> int:
 
 
 DETAILS, TABLE, CAPTION = DIRECTIVES[0], DIRECTIVES[1], DIRECTIVES[4]
-#: What has gone wrong, by page.
+#: Pages with past failures, by name.
 EXAMPLES = {
     "a run named as the details of another": ("rst", [".. verl-runs:: 7B 3B\n   :details:\n"]),
     "a title like the id of a row": ("rst", ["Run a", "Size 7B", TABLE, CAPTION]),

@@ -1,4 +1,4 @@
-"""What LaTeX is given: widths for every word, and places where long names may break."""
+"""LaTeX output: widths for every word, and break points in long names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_short_columns_keep_their_words_beside_a_long_one(own, data):
     tex = own.page(".. verl-runs:: 7B").build("latex").text("projectnamenotset.tex")
     shares = [int(width) / int(total) for width, total in re.findall(COLUMN, tex)]
     assert len(shares) == 9
-    # RECOMMENDED in capitals, 11 average characters at the very least of the 121 that a line can hold.
+    # RECOMMENDED in capitals needs at least 11 average characters of the 121 on a line.
     assert shares[0] > 11 / 121
     assert r"long\_\allowbreak{}name\_\allowbreak{}" in tex
     assert tex.count(r"\begingroup\footnotesize") == tex.count(r"\endgroup") == 1

@@ -1,4 +1,4 @@
-"""The table of longer responses, and what is wrong with what it is asked."""
+"""The table of response lengths, and problems of its options."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 
 MODEL = (":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100")
 BAD = [
-    ((MODEL[1],), {6: "name a checkpoint, as in :model: Qwen/Qwen2.5-7B-Instruct"}),
-    (MODEL[:1], {6: "say on how many GPUs and which, as in :gpus: 8*H100"}),
-    ((":model: Qwen/Qwen2.5-7C", MODEL[1]), {6: "model: no architecture is recorded for 'Qwen/Qwen2.5-7C'; did you mean"}),
-    ((MODEL[0], ":gpus: 8*H1000"), {6: ":gpus: there is no GPU 'H1000'; did you mean 'H100'?"}),
+    ((MODEL[1],), {6: "name a model, as in :model: Qwen/Qwen2.5-7B-Instruct"}),
+    (MODEL[:1], {6: "set the number and type of GPUs, as in :gpus: 8*H100"}),
+    ((":model: Qwen/Qwen2.5-7C", MODEL[1]), {6: "model: unknown model 'Qwen/Qwen2.5-7C'; did you mean"}),
+    ((MODEL[0], ":gpus: 8*H1000"), {6: ":gpus: unknown GPU 'H1000'; did you mean 'H100'?"}),
     ((*MODEL, ":responses: long"), {6: ":responses: must be a whole number from 1 to 10,000,000, got 'long'"}),
-    ((*MODEL, "", "data.max_response_length: 8"), {6: "data.max_response_length is what the rows differ in; name the lengths under :responses:"}),
+    ((*MODEL, "", "data.max_response_length: 8"), {6: "data.max_response_length differs between the rows; set the lengths with :responses:"}),
     ((*MODEL, "", "actor_rollout_ref.rollout.n: 0"), {10: "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0"}),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What is wrong with a directive or a role of the memory analysis is said at its own line, and the page is built."""
+"""Problems of directives and roles of the memory analysis are reported at their lines, and the page is built."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ STEPS = "fsdp, gradient-checkpointing, activation-offload, dynamic-batching"
 PIECES = "specification, formulas, chart, table"
 
 
-#: A directive with its argument, its options, and what is said of them.
+#: A directive with its argument, its options, and the messages about them.
 CASES = [
-    ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B', a run with :run:, or a checkpoint with :model: and :gpus: [verl.unknown_size]"]),
+    ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B', or set :run: or :model: [verl.unknown_size]"]),
     ("verl-memory:9B", "", [f"there is no model '9B'; the nearest is 8B; name one of {SIZES}, or a checkpoint of architectures.yaml [verl.unknown_size]"]),
     ("verl-memory:Qwen/Qwen3-8", "", ["there is no model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? [verl.unknown_model]"]),
     ("verl-memory:3B", ":gpus: 0", [":gpus: must be a whole number from 1 to 100,000, got '0' [verl.directive]"]),
@@ -33,14 +33,14 @@ CASES = [
     ("verl-memory:3B", ":steps: fsdp, magic", [f":steps: unknown value 'magic'; allowed: {STEPS}, none"]),
     ("verl-memory:3B", ":steps: fspd", [f":steps: unknown value 'fspd'; did you mean 'fsdp'? Allowed: {STEPS}, none"]),
     ("verl-memory:3B", ":steps: fsdp, FSDP", [":steps: 'FSDP' is given twice"]),
-    ("verl-memory:3B", ":steps: none, fsdp", [":steps: 'none' goes with no other value"]),
+    ("verl-memory:3B", ":steps: none, fsdp", [":steps: 'none' cannot be combined with other values"]),
     ("verl-memory:3B", ":steps: ,", [f":steps: name at least one of {STEPS}"]),
     ("verl-memory:3B", ":show: tables", [f":show: unknown value 'tables'; did you mean 'table'? Allowed: {PIECES}"]),
     ("verl-memory:3B", ":show: table table", [":show: 'table' is given twice"]),
-    ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp'; take it, or leave :gpus: out [verl.directive]"]),
-    ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp'; take it, or leave :gpus: out [verl.directive]"]),
-    ("verl-memory:3B", ":gib:\n:show: formulas", [":gib: is about the table, which :show: leaves out"]),
-    ("verl-memory:3B", ":caption: x\n:show: formulas", [":caption: is about the table, which :show: leaves out"]),
+    ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp'; add it, or remove :gpus: [verl.directive]"]),
+    ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp'; add it, or remove :gpus: [verl.directive]"]),
+    ("verl-memory:3B", ":gib:\n:show: formulas", [":gib: needs the table, which :show: leaves out"]),
+    ("verl-memory:3B", ":caption: x\n:show: formulas", [":caption: needs the table, which :show: leaves out"]),
     ("verl-memory:3B", ":gib: yes", [":gib: takes no value, got 'yes'"]),
     ("verl-memory:3B", ":gpu: 8", [":gpu: unknown option; did you mean 'gpus'?"]),
     ("verl-memory:9B", ":gpus: 0", [":gpus: must be", "there is no model '9B'"]),
@@ -48,23 +48,23 @@ CASES = [
     ("verl-memory-summary:,", "", ["name at least one model, or leave the argument out"]),
     ("verl-memory-summary:3B 8B 3b", "", ["the model '3b' is given twice"]),
     ("verl-memory-summary:9B 10B", ":gpus: 0", [":gpus: must be", "there is no model '9B'", "there is no model '10B'"]),
-    ("verl-published:7B", "", ["nothing is recorded under 'printed' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
+    ("verl-published:7B", "", ["'printed' has no entry for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
     ("verl-published", ":gib:", [":gib: unknown option"]),
-    ("verl-requirements:7B 9B", "", ["nothing is recorded under 'requirements' for '7B'", "nothing is recorded under 'requirements' for '9B'"]),
-    ("verl-config", "", ["name the model that the settings are for: 3B, 8B, 32B [verl.unknown_size]"]),
-    ("verl-config:7B", "", ["nothing is recorded under 'configurations' for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
+    ("verl-requirements:7B 9B", "", ["'requirements' has no entry for '7B'", "'requirements' has no entry for '9B'"]),
+    ("verl-config", "", ["name a model: 3B, 8B, 32B [verl.unknown_size]"]),
+    ("verl-config:7B", "", ["'configurations' has no entry for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
     ("verl-config:3B", ":show: json", [":show: unknown value 'json'; allowed: yaml, command-line, table"]),
-    ("verl-config:3B", ":name: x\n:show: yaml", [":name: is about the table, which :show: leaves out"]),
+    ("verl-config:3B", ":name: x\n:show: yaml", [":name: needs the table, which :show: leaves out"]),
     ("verl-analysis", "", ["name a part; allowed: assumptions, priorities, trade-offs, monitoring"]),
-    ("verl-analysis:priority", "", ["there is no part 'priority'; did you mean 'priorities'?"]),
-    ("verl-memory:3B", "\n\nText.", ["settings go with :model: and :gpus:, and a model by its size has none"]),
-    ("verl-memory-summary:3B", "\n\nText.", ["the directive takes options and an argument, and no text"]),
+    ("verl-analysis:priority", "", ["unknown part 'priority'; did you mean 'priorities'?"]),
+    ("verl-memory:3B", "\n\nText.", ["settings require :model: and :gpus:; the analysis of a model has none"]),
+    ("verl-memory-summary:3B", "\n\nText.", ["the directive takes no text"]),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def build_of_cases(new_project):
-    """One build of a page for each case."""
+    """A page for each case, in one build."""
     project = new_project("docs").page("Text.")
     for number, (directive, options, _) in enumerate(CASES):
         name, _, argument = directive.partition(":")
@@ -110,12 +110,12 @@ def test_malformed_analysis(own, data):
     data.write("analysis.yaml", "assumptions:\n  batch_size: [32\n")
     build = own.page(".. verl-memory:: 8B\n   :show: table\n").build()
     assert build.warnings == [
-        "../data/analysis.yaml:2:15: ERROR: the bracket that opens here is not closed where it should be; close it, "
+        "../data/analysis.yaml:2:15: ERROR: the bracket that opens here is not closed; close it, "
         "or add a comma [verl.yaml_syntax]"
     ]
-    assert "117.5" in build.soup().get_text()  # what the package records is still shown
+    assert "117.5" in build.soup().get_text()  # the data of the package are still shown
     assert "../data/analysis.yaml has errors" in build.soup().select_one(".verl-problem").get_text()
-    assert own.build().warnings == build.warnings  # repeated while it lasts
+    assert own.build().warnings == build.warnings  # repeated in each build
 
 
 EVERYTHING = "\n\n".join(
@@ -174,9 +174,7 @@ def test_an_assumption_that_nobody_makes(own, data, root):
     snapshot = take_snapshot(Directory(own.path / "bundled", "x"), directories, Location("conf.py"))
     analysis = Dataset(snapshot).analysis
     (problem,) = analysis.diagnostics
-    assert str(problem).startswith(
-        "data/analysis.yaml:6:3: ERROR: no file says what 'assumptions.ffn_ratio' is"
-    )
+    assert str(problem).startswith("data/analysis.yaml:6:3: ERROR: no file sets 'assumptions.ffn_ratio'")
     with pytest.raises(NoAnswerError, match="an assumption is missing"):
         analyse(analysis, "3B")
 
@@ -215,7 +213,7 @@ def test_a_key_that_verl_ignores_is_said_where_it_is_shown(own, data):
     assert [line.split(": ")[0] for line in found] == ["index.rst:4", "../data/analysis.yaml:3:16"]
     assert all(
         "WARNING" in line
-        and "is ignored by verl; Stored and never read" in line
+        and "is ignored by verl; Stored but never read" in line
         and "[verl.config_key]" in line
         for line in found
     )

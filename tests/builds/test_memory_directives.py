@@ -1,4 +1,4 @@
-"""What the directives of the memory analysis make of a page; their doctrees are tested with the snippets."""
+"""The output of directives of the memory analysis; the snippets test their doctrees."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_remarks_are_numbered_in_the_order_of_their_marks(project):
 
 
 def test_remarks_stand_where_the_page_that_is_built_has_marks(project):
-    """What ``only`` leaves out takes its list with it."""
+    """A directive left out by ``only`` also leaves out its list."""
     page = ".. only:: html\n\n   .. verl-memory:: 3B\n      :show: table\n\n.. verl-memory:: 8B\n   :show: table\n"
     text = project.page(page).build("text").text("index.txt")
     assert "[13]" in text
@@ -78,7 +78,7 @@ def test_no_table_inside_a_table(project):
 @pytest.mark.parametrize(("models", "said"), [("3B 32B", True), ("3B 8B", False)])
 def test_a_summary_says_that_rows_do_not_compare(project, models, said):
     soup = project.page(f".. verl-memory-summary:: {models}").build().soup()
-    assert ("do not compare" in soup.get_text()) is said
+    assert ("not directly comparable" in soup.get_text()) is said
 
 
 def test_remarks_link_verl(project):

@@ -35,7 +35,7 @@ def page(project, root):
 
 @pytest.fixture
 def many(page):
-    """As many pages as Sphinx wants before it reads them in several processes."""
+    """Enough pages for Sphinx to read them in several processes."""
     names = [f"page{number}" for number in range(8)]
     for number, name in enumerate(names):
         page.page(
@@ -55,7 +55,7 @@ def test_builders(page, builder, name):
     text = text.replace("\\sphinxhyphen{}", "-").replace("{,}", ",").replace("\\-", "-")
     for figure in ("58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8", "39.9", "2795"):
         assert figure in text, figure
-    for word in ("too few", "never fits", "more than needed", "there is no H100 with 40 GB", "carried in"):
+    for word in ("too few", "never fits", "more than needed", "there is no H100 with 40 GB", "carried over"):
         assert word in text, word
     plain = re.sub(r"\s+", " ", text)
     if builder == "latex":
@@ -95,7 +95,7 @@ def test_joined_pages_have_each_id_once_and_marks_that_land(page):
 
 
 def test_no_figure_is_typed(root):
-    """Every number of the pages comes from the analysis, but for what units are."""
+    """Every number on the pages comes from the analysis, except for definitions of units."""
     text = "".join((root / "docs" / f"{name}.rst").read_text("utf-8") for name in PAGES)
     text = re.sub(r":verl:memory:`[^`]*`", "", text)
     units = r"10\\ :sup:`9` bytes|2\\ :sup:`30` bytes|7 % more"
@@ -104,7 +104,7 @@ def test_no_figure_is_typed(root):
 
 
 def test_what_the_prose_says():
-    """Sentences of the page whose numbers the build does not put in."""
+    """Sentences of the page with typed numbers."""
     records = read_data([])
     catalog, analysis = records.catalog, records.analysis
     for name in ("3B", "8B", "32B"):

@@ -1,4 +1,4 @@
-"""The documentation's own page against the page that verl published, cell by cell."""
+"""The documentation's own page, compared cell by cell with the page that verl published."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEADINGS = ["Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "L
 
 @pytest.fixture(scope="module")
 def hardware(hardware_page, new_project):
-    """The page on the bundled data, with the one of the others that it shows a link to."""
+    """The page on the bundled data, with the page that it links."""
     made = new_project("docs").page(".. toctree::\n\n   hardware\n   contributing-a-run\n")
     made.page(".. _verl-add-a-run:\n\nAdd a run\n---------\n", "contributing-a-run.rst")
     made.page(hardware_page, "hardware.rst")
@@ -57,7 +57,7 @@ def test_text(hardware, published):
         ]
         assert rows[0] == HEADINGS
         expected = section_rows(published, size)
-        assert rows[1 : 1 + len(expected)] == expected, "one line a row: nothing wraps"
+        assert rows[1 : 1 + len(expected)] == expected, "one line per row: nothing wraps"
 
 
 def test_405b_asks_for_a_run_and_671b_is_not_empty(hardware):
@@ -72,7 +72,7 @@ def test_no_number_of_a_row_is_typed_in_the_page(root):
     source = (root / "docs" / "hardware.rst").read_text("utf-8")
     assert "Last updated" in source
     assert "list-table" not in source
-    # What a directive is asked may hold numbers; what it answers is nowhere in the source.
+    # The source may contain numbers in options of directives, but none of their output.
     prose = re.sub(r"^\.\. verl-\S+::.*\n(\n?   .*\n)*", "", source, flags=re.MULTILINE)
     assert len(prose) > len(source) / 2
     assert re.findall(r"\b20\d\d-|\b\d{2,}\b(?!\*)", prose) == []

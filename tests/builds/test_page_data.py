@@ -1,4 +1,4 @@
-"""What the script finds on a page: the data behind the tables of runs, and names to find rows and columns by."""
+"""The data for the script on a page: the values of runs, and class names of rows and columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRIPT = "verl-resources.js"
 
 
 def block(build, name: str = "index.html"):
-    """The element of the data; None without one."""
+    """Return the element with the data; None if there is none."""
     return build.soup(name).find("script", id=ELEMENT_ID)
 
 
@@ -109,7 +109,7 @@ def test_the_bar_and_what_is_folded_are_in_the_page(three):
         "Backend",
         "Status",
     ]
-    assert bar.select_one(".verl-status").text == "2 of 3 runs: those that ran"
+    assert bar.select_one(".verl-status").text == "2 of 3 runs: only those that ran"
     assert [tag["class"] for tag in soup.select(".verl-more")] == [
         ["verl-scroll", "verl-more"], ["verl-run-b", "verl-more", "row-even"],
     ]  # fmt: skip

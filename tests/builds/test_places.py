@@ -1,4 +1,4 @@
-"""Every problem of a role or directive has its file and line, wherever on a page it is."""
+"""Every problem of a role or directive is reported with its file and line, anywhere on a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-#: The line in which each word is; a word names no figure, no run and no size class.
+#: The line of each word; no word is a figure, a run or a size class.
 RST = """\
 :verl:data:`one`
 
@@ -58,7 +58,7 @@ BLOCK = "```{{eval-rst}}\n{}```\n\n"
 
 
 def of(name: str, text: str) -> str:
-    """The text with other words, so that each is there once."""
+    """Return the text with other words, so that each occurs once."""
     return re.sub(r"(`|runs:: |runs} )([a-z-]+)(?=`|\n)", rf"\1{name}-\2", text).replace("NAME", name)
 
 
@@ -71,7 +71,7 @@ PAGES = {
 
 @pytest.fixture
 def pages(own, monkeypatch):
-    """A project with the pages, and what they include and document."""
+    """A project with the pages, and the files that they include and document."""
     own.conf["extensions"] = ["myst_parser", "sphinx.ext.autodoc"]
     own.conf["suppress_warnings"] = ["autodoc", "ref"]
     (own.path / "part.txt").write_text("Text.\n\n:verl:data:`included`\n")

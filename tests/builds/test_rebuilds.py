@@ -1,7 +1,6 @@
-"""A second build reads what has changed and nothing else.
+"""A second build reads only the changed pages.
 
-``every_use/test_changes.py`` asks the domain for every kind of change of the data; here are real builds of what only
-they can show.
+``every_use/test_changes.py`` asks the domain about every kind of change of the data; the tests here need real builds.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ import pytest
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the project is built once, and where it is kept as it then looks."""
+    """The folder of the project, built once, and of its copy after the build."""
     return tmp_path_factory.mktemp("rebuilds")
 
 
 @pytest.fixture
 def pages(kept, own, data):
-    """One page for each way to ask, one without a question, and a first build."""
+    """One page for each kind of query, one without a query, and a first build."""
     own.path, data.path = kept / "now/docs", kept / "now/data"
     if (kept / "first").exists():
         shutil.rmtree(kept / "now")
@@ -188,7 +187,7 @@ def test_problems_of_data_that_no_page_shows_are_reported_too(pages, data):
     build = pages.build()
     assert build.read == set()
     assert len(build.warnings) == 1
-    assert len(pages.build().warnings) == 1, "and again, until it is mended"
+    assert len(pages.build().warnings) == 1, "and again, until it is fixed"
     data.run("d14", size="14B")
     assert pages.build().warnings == []
 

@@ -28,7 +28,7 @@ LINKS = [
 
 @pytest.fixture
 def shown(own, data):
-    """A project with a page that shows some of everything."""
+    """A project with a page that shows some objects of each kind."""
     data.run("a", script={"ref": "abc", "path": "examples/x_y_z.sh"})
     data.run("b", label="My model", task="GRPO-LoRA")
     data.run("c", size="0.5B", label="Qwen2.5-7B-Instruct")
@@ -58,7 +58,7 @@ def test_both_languages_give_the_same_doctree(shown):
     trees = [shown.build().app.env.get_doctree("page").pformat()]
     (shown.path / "page.rst").unlink()
     trees.append(shown.page(ROLES.format(**MYST), "page.md").build().app.env.get_doctree("page").pformat())
-    # A line break in a paragraph is where the line ends, or begins.
+    # A line break in a paragraph can be at the end or the start of a line.
     body = [" ".join(tree[tree.index("<paragraph>") :].split()) for tree in trees]
     assert body[0] == body[1]
 
@@ -82,17 +82,17 @@ def test_any(shown, target, link):
 @pytest.mark.parametrize(
     ("role", "message"),
     [
-        (":verl:run:`bb`", "verl:run: there is no run 'bb'; did you mean 'b'? If not, record it, or mend the name"),
-        (":verl:run:`nothing-like-it`", "verl:run: there is no run 'nothing-like-it'; record it, or mend the name"),
-        (":verl:gpu:`H1000`", "verl:gpu: there is no GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml"),
-        (":verl:model:`Qwen/Qwen2.5-7`", "verl:model: there is no model 'Qwen/Qwen2.5-7'; did you mean "
+        (":verl:run:`bb`", "verl:run: unknown run 'bb'; did you mean 'b'? If not, record it, or fix the name"),
+        (":verl:run:`nothing-like-it`", "verl:run: unknown run 'nothing-like-it'; record it, or fix the name"),
+        (":verl:gpu:`H1000`", "verl:gpu: unknown GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml"),
+        (":verl:model:`Qwen/Qwen2.5-7`", "verl:model: unknown model 'Qwen/Qwen2.5-7'; did you mean "
          "'Qwen/Qwen2.5-7B'? If not, add it to architectures.yaml"),
         (":verl:size:`8B`", "verl:size: there is no size class '8B'; the nearest is 7B; the size classes are "
          "0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B"),
-        (":verl:model:`Qwen/Qwen2.5-32B`", "verl:model: no page of this documentation shows the model "
-         "'Qwen/Qwen2.5-32B'; put '.. verl-models::' on one"),
-        (":verl:size:`32b`", "verl:size: no page of this documentation shows the size class '32b'; put "
-         "'.. verl-runs::' on one"),
+        (":verl:model:`Qwen/Qwen2.5-32B`", "verl:model: no page shows the model "
+         "'Qwen/Qwen2.5-32B'; add '.. verl-models::' to a page"),
+        (":verl:size:`32b`", "verl:size: no page shows the size class '32b'; add "
+         "'.. verl-runs::' to a page"),
     ],
 )  # fmt: skip
 def test_missing(shown, role, message):
@@ -110,7 +110,7 @@ def test_missing_can_be_ignored_as_everywhere(shown):
 def test_directives_for_entries_that_do_not_exist(shown):
     build = shown.page(".. verl-gpus:: H100, H1000\n\n.. verl-models:: ,\n").build()
     assert [line.partition("index.rst:")[2] for line in build.warnings] == [
-        "4: ERROR: verl-gpus: there is no GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml "
+        "4: ERROR: verl-gpus: unknown GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml "
         "[verl.unknown_gpu]",
         "6: ERROR: verl-models: name at least one, with commas between, or leave the argument out "
         "[verl.directive]",
@@ -165,10 +165,10 @@ def test_numbers_in_the_index_of_runs_count_as_numbers(own, data):
 
 
 def inventory(build):
-    """By type and name, the address of each object."""
+    """Return by type and name the address of each object."""
     with (build.out / "objects.inv").open("rb") as stream:
         found = InventoryFile.load(stream, "", lambda base, path: path)
-    # Sphinx 8.2 has made a class of what was a tuple.
+    # Before Sphinx 8.2 it was a tuple, now it is a class.
     return {
         kind: {name: getattr(entry, "uri", None) or entry[2] for name, entry in items.items()}
         for kind, items in found.items()
@@ -221,9 +221,9 @@ def test_search_knows_model_gpu_and_script(shown):
     for word in ("model", "h100", "x_y_z"):
         pages = index["terms"][word]
         assert page == pages or page in pages, word
-    # The part before the last dot of a name is kept apart, and put together again when it is shown.
+    # Sphinx stores the part before the last dot of a name separately, and joins it again for display.
     runs = {entry[-1]: entry[3] for entry in index["objects"][""] if entry[-1] in {"a", "b", "c"}}
-    assert runs == {"a": "-", "b": "-", "c": "-"}, "the page makes run-a of it"
+    assert runs == {"a": "-", "b": "-", "c": "-"}, "the page turns it into run-a"
     assert ["verl", "run", "verl run"] in index["objnames"].values()
     assert [entry[-1] for entry in index["objects"]["0"]] == ["5B"]
 

@@ -1,4 +1,4 @@
-"""The blocks below a table of runs that say more about each of them."""
+"""The blocks of details below a table of runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DETAILS = ".. verl-runs:: 7B\n   :details:\n"
 
 @pytest.fixture
 def detailed(own, data):
-    """A project with one run that is known well."""
+    """A project with one run that has all data."""
     data.run(
         "a",
         settings=COMPLETE,
@@ -35,7 +35,7 @@ def detailed(own, data):
 
 
 def kind(element) -> str:
-    """The class of ours that an element has, or else its name or text."""
+    """Return our class of an element, otherwise its name or text."""
     ours = [name for name in element.get("class", []) if name.startswith("verl-")]
     return ours[0] if ours else "summary" if element.name == "summary" else text(element)
 
@@ -60,12 +60,12 @@ def test_a_block_says_what_the_row_has_no_room_for(detailed):
         "python3 -m verl.trainer.main_ppo \\ algorithm.adv_estimator=grpo \\ data.train_batch"
     )
     assert [text(item) for item in block.select(".verl-facts li")] == [
-        "Status: MIN, ran, contributed by Jane, in the data since 2026-08-20",
+        "Status: MIN, ran, contributed by Jane, added 2026-08-20",
         "Rollout engine: vllm 0.8.3",
         "Versions: verl 0.9.0, PyTorch 2.8.0",
         "Script: a.sh",
         "Evidence: log",
-        "Measured: 60.0 GiB: what is in use on the GPU, to be compared with the peak. Step (s): 31.5",
+        "Measured: 60.0 GiB: memory in use on the GPU; compare it with the peak. Step (s): 31.5",
     ]
     assert [kind(child) for child in block.find_all(recursive=False)] == [
         "summary", "verl-facts", "verl-answer", "verl-answer", "verl-chart", "verl-scroll", "verl-notes-title",
@@ -203,5 +203,5 @@ def test_a_broken_template_is_said_at_its_line(detailed):
     build = detailed.build(verl_resources_edit_url="https://example.org/edit/")
     assert len(build.warnings) == 1
     assert "conf.py" in build.warnings[0]
-    assert "verl_resources_edit_url must hold {path}" in build.warnings[0]
+    assert "verl_resources_edit_url must contain {path}" in build.warnings[0]
     assert "Edit this row" not in build.text("index.html")

@@ -1,4 +1,4 @@
-"""Sections of ``.. verl-runs::`` in real builds, and captions where there can be none."""
+"""Sections of ``.. verl-runs::`` in real builds, and captions in places without sections."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_the_empty_section_leads_to_where_runs_are_added(own):
     page = own.page(".. verl-runs:: 405B")
     empty = page.build().soup().select_one(".verl-empty")
     assert empty.find("a") is None
-    assert empty.code.get_text() == "verl-resources new --help", "where no page says how, the command does"
+    assert empty.code.get_text() == "verl-resources new --help", "if no page explains it, the command does"
     own.page("Text.\n\n.. _verl-add-a-run:\n\nHow\n---\n\nText.\n", "how.rst")
     build = own.build(fresh=True)
     assert build.warnings == []

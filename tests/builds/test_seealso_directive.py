@@ -1,4 +1,4 @@
-"""``.. verl-seealso::``: of a list of pages and labels, those that the documentation has."""
+"""``.. verl-seealso::``: the pages and labels of a list that exist."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_format_has_it(project, builder):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (".. verl-seealso::\n", "nothing is listed; write pages and labels below it, one a line"),
+        (".. verl-seealso::\n", "the list is empty; write pages and labels below it, one per line"),
         (".. verl-seealso:: there\n", "the directive takes no argument; list pages and labels below it"),
         (
             ".. verl-seealso::\n\n   X <https://x.org/>\n",

@@ -1,8 +1,8 @@
 """Examples: each gives the same doctree from reStructuredText and from MyST, before and after post-transforms.
 
-Those of the documentation and of the README are files in docs/snippets; tests/builds/snippets has more of
-them, so that every option occurs. The pages and these tests have them in MyST from ``in_myst``. After a change
-that is meant, write the doctrees anew with
+The examples of the documentation and of the README are files in docs/snippets; tests/builds/snippets contains
+more, so that every option occurs. ``in_myst`` writes them in MyST for the pages and these tests. After an
+intended change, regenerate the doctrees with
 ``UPDATE_GOLDEN=1 .venv/bin/python -m pytest tests/builds/test_snippets.py``, and read the difference.
 """
 
@@ -30,7 +30,7 @@ from markdown_text import in_myst  # noqa: E402
 SHOWN = ROOT / "docs" / "snippets"
 FOLDERS = (SHOWN, ROOT / "tests" / "builds" / "snippets")
 NAMES = sorted(path.stem for folder in FOLDERS for path in folder.glob("*.rst"))
-#: The runs that the pages know, so that a new run of the data changes no doctree.
+#: The runs on the pages, so that a new run in the data changes no doctree.
 RUNS = (
     "qwen2-5-7b-grpo-lora-1xh100",
     "qwen2-5-3b-grpo-lora-1xh100",
@@ -38,7 +38,7 @@ RUNS = (
     "qwen2-5-32b-grpo-lora-4xh100",
     "qwen2-5-72b-grpo-32xh800",
 )
-#: Figures that follow from constants and registries are tested where they are computed.
+#: Figures computed from constants and registries are tested elsewhere.
 OTHER_FIGURES = (
     "estimate",
     "fewest",
@@ -54,7 +54,7 @@ OTHER_FIGURES = (
 
 @pytest.fixture(scope="module", params=["rst", "md"])
 def pages(request, new_project):
-    """A build of all examples in one language, a page for each."""
+    """A build of all examples in one language, one page each."""
     project = new_project(f"snippets-{request.param}")
     project.conf.update(extensions=["myst_parser"], verl_resources_data=["data"])
     (project.path / "data" / "runs").mkdir(parents=True)
@@ -69,13 +69,13 @@ def pages(request, new_project):
 
 
 def doctree(tree, name: str) -> str:
-    """Everything below the title, without what differs between languages and versions."""
+    """Return everything below the title, without differences between languages and versions."""
     text = tree.pformat()
     text = "\n".join(text[text.index("<title") :].splitlines()[2:]) + "\n"
-    # docutils writes what is true or false as 1 or 0 or, before 0.22, as a word.
+    # docutils writes true and false as 1 and 0; before 0.22, as words.
     text = re.sub(rf"\b{name}\.(rst|md)", name, text).replace('="True"', '="1"')
     text = text.replace('="False"', '="0"')
-    text = re.sub(r'(?<= data=").*(?=" fields=)', "", text)  # names of files are made from every figure
+    text = re.sub(r'(?<= data=").*(?=" fields=)', "", text)  # file names depend on every figure
     if name.startswith(OTHER_FIGURES):
         text = re.sub(r'(?<=drawing=").*(?=" format=)', "", text)
         text = re.sub(r'colwidth="\d+"', 'colwidth="0"', text)
@@ -84,7 +84,7 @@ def doctree(tree, name: str) -> str:
 
 
 def changes(read: str, written: str) -> Iterator[str]:
-    """What post-transforms take out and put in, line by line; what they only move deeper stays the same."""
+    """Return the lines that post-transforms remove and add; lines with only a new indent are unchanged."""
     before, after = ([f"{line.lstrip()}\n" for line in text.splitlines()] for text in (read, written))
     lines = difflib.unified_diff(before, after, n=0)
     return (line for line in lines if not line.startswith(("---", "+++")))
@@ -113,7 +113,7 @@ def test_every_doctree_has_its_example():
 
 
 def used(text: str) -> set[tuple[str, str]]:
-    """Each directive with each option that a text in reStructuredText gives it."""
+    """Return each directive with each of its options in a text in reStructuredText."""
     found = set()
     for block in re.split(r"^\.\. ", text, flags=re.MULTILINE)[1:]:
         name, _, rest = block.partition("::")

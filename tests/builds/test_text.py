@@ -1,4 +1,4 @@
-"""Plain text: long tables in parts, which keep the time in proportion to the rows."""
+"""Plain text: long tables in parts, so that the time is proportional to the rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sphinx_verl_resources.sphinx_ext.transforms import ROWS
 
 @pytest.fixture
 def text(own, data, make_run_text):
-    """A function: the plain text of a page about so many runs."""
+    """A function that returns the plain text of a page with a number of runs."""
 
     def of_page(runs: int, page: str = ".. verl-runs:: 7B") -> str:
         pattern = make_run_text(id="NAME", task="task-of-NAME")
@@ -26,7 +26,7 @@ def text(own, data, make_run_text):
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """The cells of each table, header first."""
+    """Return the cells of each table, header first."""
     blocks = groupby(text.splitlines(), key=lambda line: line.startswith(("+", "|")))
     return [
         [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
@@ -40,7 +40,7 @@ def test_many_rows_all_appear_in_parts_of_a_bounded_size(text):
     found = tables(text(2000))
     names = [row[2] for rows in found for row in rows[1:]]
     assert sorted(names) == sorted(f"task-of-run-{number}" for number in range(2000))
-    # The writer's time grows with the square of the rows of a part, so with the number of parts alone.
+    # The writer's time grows with the square of the rows per part, so only with the number of parts.
     assert [len(rows) - 1 for rows in found] == [ROWS] * (2000 // ROWS)
     assert {tuple(rows[0]) for rows in found} == {
         ("Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor")

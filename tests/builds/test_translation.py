@@ -1,4 +1,4 @@
-"""What pages say, in the language of the documentation: ours, the project's own, and none that is known."""
+"""The texts of pages in the language of the documentation: ours, the project's own, and an unknown one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-#: Every directive, with what it can show.
+#: Every directive, with all its pieces.
 DIRECTIVES = """
 .. verl-runs:: 7B 671B 3B
 
@@ -86,12 +86,12 @@ DIRECTIVES = """
 BLOCKS = "p, td, th, caption, dt, h2, text, li"
 
 
-#: What the data give, or formulas.
+#: Texts from the data, and formulas.
 RECORDED = ".verl-notes, .verl-path, .verl-formula, .verl-mark, .headerlink, code, pre"
 
 
 def blocks(soup: BeautifulSoup) -> Iterator[str]:
-    """The text of each piece of the page, but for what is recorded."""
+    """Return the text of each part of the page, except for recorded texts."""
     page = soup.select_one("[role=main]")
     for element in page.select(RECORDED):
         element.extract()
@@ -101,12 +101,12 @@ def blocks(soup: BeautifulSoup) -> Iterator[str]:
 
 
 def anywhere(message: str) -> str:
-    """A pattern for a message with anything in its places."""
+    """Return a pattern for a message with any values."""
     return "(.*?)".join(map(re.escape, re.split(r"\{\w+\}", message))).replace("'", "['’]")
 
 
 def said(messages: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """The messages in any of the texts, and where: sentences anywhere, words as the whole of a text."""
+    """Return the messages in the texts, with their places: sentences anywhere, words only as a complete text."""
     distinct = list(dict.fromkeys(texts))
     found: dict[str, str] = {}
     for message in messages:
@@ -117,7 +117,7 @@ def said(messages: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def chinese() -> dict[str, str]:
-    """The messages whose words a translation changes, and theirs."""
+    """Return the messages that a translation changes, and their translations."""
     found = gettext.translation(CATALOG, LOCALE, ["zh_CN"])._catalog
     items = {key[0] if isinstance(key, tuple) else key: text for key, text in found.items() if key}
     kept = re.compile(r"\{\w+\}|GPUs?|Gi?B")
@@ -143,7 +143,7 @@ def test_a_chinese_page_says_nothing_in_english(project, root, chinese):
 
 
 def test_nothing_passes_the_catalog(project, root, tmp_path):
-    """With every message in brackets, only data and numbers are outside of them."""
+    """With every message in brackets, only data and numbers are outside."""
     template = (LOCALE / f"{CATALOG}.pot").read_text("utf-8")
     marked = re.sub(
         r'msgid "(.+)"\nmsgstr ""', lambda found: f'msgid "{found[1]}"\nmsgstr "{marks(found[1])}"', template
@@ -160,7 +160,7 @@ def test_nothing_passes_the_catalog(project, root, tmp_path):
     assert build.warnings == []
     soup = build.soup()
     given = [bare(value) for value in values(root / "data")]
-    # A few words are recorded as such, or else somebody has typed them.
+    # Except for a few recorded words, these must be values of the data.
     names, prose = {name for value in given for name in (value, value.rpartition("/")[2])}, " | ".join(given)
     known = re.compile(r"[\d.,]+ gi?b|\d+\*.*|true|false|vllm[\d.]+|c|huawei|megatron.*")
     unmarked = set()
@@ -173,22 +173,22 @@ def test_nothing_passes_the_catalog(project, root, tmp_path):
 
 
 def bare(text: str) -> str:
-    """A text without signs and numbers around it."""
+    """Return a text without signs and numbers around it."""
     return re.sub(r"^(\d+\. |\W+)|\W+$", "", text.casefold())
 
 
 def marks(message: str) -> str:
-    """A message with its words in brackets, and what is put into it outside of them."""
+    """Return a message with its words in brackets, and its values outside."""
     return re.sub(r"(\{\w+\})", r"⟧\1⟦", f"⟦{message}⟧")
 
 
 def values(data: Path) -> Iterator[str]:
-    """Every key and value of the data, on one line each."""
+    """Return every key and value of the data, each on one line."""
 
     def inside(value: object) -> Iterator[str]:
         if isinstance(value, dict):
             for key, item in value.items():
-                if key in {"phase", "phases"}:  # which no page shows, and which are called as we call them
+                if key in {"phase", "phases"}:  # no page shows these, and their names are our words
                     continue
                 yield str(key)
                 yield from inside(item)
@@ -203,7 +203,7 @@ def values(data: Path) -> Iterator[str]:
 
 
 def own_catalog(project, text: str, language: str = "zh_CN", name: str = CATALOG) -> Path:
-    """A translation of the project's own; Sphinx compiles it."""
+    """Write a translation of the project; Sphinx compiles it."""
     path = project.path / "locales" / language / "LC_MESSAGES" / f"{name}.po"
     path.parent.mkdir(parents=True, exist_ok=True)
     header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=utf-8\\n"\n\n'
@@ -223,7 +223,7 @@ def test_each_build_of_a_process_speaks_its_own_language(project):
 
 
 def test_two_applications_at_a_time_each_speak_their_own_language(project, tmp_path):
-    """The language is chosen when a build begins, not when an application is made."""
+    """The language is chosen when a build starts, not when an application is created."""
     from sphinx.testing.util import SphinxTestApp
 
     project.page(".. verl-memory:: 3B\n   :show: specification\n").build("dummy")
@@ -249,7 +249,7 @@ def test_a_language_that_nobody_has_translated_is_english(project):
 
 
 def test_the_project_words_single_messages_itself(project, root):
-    """With the example of the documentation."""
+    """The example is that of the documentation."""
     guide = (root / "docs" / "languages.rst").read_text("utf-8")
     (example,) = re.findall(r"code-block:: po\n\n((?:   .*\n|\n)+)", guide)
     own_catalog(project, example.replace("   msg", "msg"))
@@ -284,7 +284,7 @@ def test_rows_made_late_are_translated(own, data, parallel):
 
 
 def offered(build, name: str = "index.pot") -> set[str]:
-    """The messages that Sphinx asks translators for."""
+    """Return the messages that Sphinx offers to translators."""
     text = build.text(name)
     return set(re.findall(r'^msgid "(.+)"$', text, re.MULTILINE))
 
@@ -313,12 +313,12 @@ def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, da
         "Model",
         "GPUs",
         "Saved",
-        "The models are shared by different numbers of GPUs, so the rows do not compare directly.",
+        "The models use different numbers of GPUs, so the rows are not directly comparable.",
         "GRPO on H100: what fits",
         "Size class (model)",
         "1 GPU",
-        "Fits: estimated to fit at the upper end of the range. The figure is what the GPU then has left.",
-        "†: less GPU memory, all GPUs together, than any recorded run of this model that ran or was reported.",
+        "Fits: estimated to fit even at the high end of the range. The figure is the GPU memory then left.",
+        "†: less total GPU memory than any recorded run of this model that ran or was reported.",
     }
 
 
@@ -328,7 +328,7 @@ def test_sphinx_offers_the_answer_of_an_estimate_and_names_of_parts(project):
     for begin in (
         "Fits. Peak ",
         "Peak phase: ",
-        "What verl's metric prints: ",
+        "Value of verl's metric: ",
         "Weights (exact)",
     ):
         assert any(text.startswith(begin) for text in found), begin
@@ -361,4 +361,4 @@ def test_on_paper_a_chinese_sentence_may_break(project):
     table = build.text("projectnamenotset.tex").split(r"\begin{longtable}")[1].split(r"\endfirsthead")[0]
     widths = [int(width) for width in re.findall(r"\\X\{(\d+)\}", table)]
     assert len(widths) == 9
-    assert sum(widths) < 1100  # in tenths of a character; more go onto no line
+    assert sum(widths) < 1100  # in tenths of a character; wider ones do not fit on a line

@@ -16,12 +16,12 @@ SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :cou
 
 
 def files(build):
-    """The files with answers in an output, by name."""
+    """Return the files with answers in an output, by name."""
     return {path.name: path.read_text("utf-8") for path in (build.out / "_static").glob("verl-what-if-*.js")}
 
 
 def data_of(text):
-    """What a file registers."""
+    """Return the data that a file registers."""
     name, data = re.fullmatch(
         r'\(globalThis\.verlWhatIf \?\?= \{\}\)\["([0-9a-f]{12})"\]=(.*);\n', text
     ).groups()
@@ -29,18 +29,18 @@ def data_of(text):
 
 
 def scripts(build, page="index.html"):
-    """The scripts of the form that a page loads by itself."""
+    """Return the scripts of the form that a page loads."""
     found = [script["src"].partition("?")[0] for script in build.soup(page).select("script[src]")]
     return [name.rpartition("/")[2] for name in found if "verl-what-if" in name]
 
 
 def shared(build, page="index.html"):
-    """What the form on a page tells its script."""
+    """Return the data of the form for its script."""
     return json.loads(build.soup(page).select_one("form.verl-what-if script").string)
 
 
 def lines(build):
-    """The lines of the first answer that are shown."""
+    """Return the visible lines of the first answer."""
     found = build.soup().select("form.verl-what-if .verl-if-answer > p:not([hidden])")
     return [" ".join(line.get_text().split()) for line in found]
 
@@ -73,7 +73,7 @@ def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, b
 
 
 def test_the_runs_that_it_names_are_links_to_their_rows(project):
-    """Of most rows the script needs only what their addresses begin with."""
+    """For most rows, the script needs only the common start of their addresses."""
     project.page(".. verl-runs:: 7B\n", "rows.rst")
     build = project.page(SMALL).build()
     assert build.warnings == []
@@ -100,7 +100,7 @@ def test_elsewhere_are_the_first_answer_and_what_to_do(project, builder):
     assert "With JavaScript, this page answers" in text
     assert "To find settings" not in text, "a line that is not used"
     assert "Copy the command" not in text
-    if builder != "gettext":  # which leaves out what is computed
+    if builder != "gettext":  # it leaves out computed texts
         assert "all parameters, responses of up to 1,024 tokens" in text
         assert re.search(r"Fits\W", text)
         assert "The whole range is within" in text
@@ -124,7 +124,7 @@ def test_answers_lead_to_how_figures_are_made_and_to_the_script(project):
 
 @pytest.mark.slow
 def test_the_answers_for_a_model_are_small(project):
-    """One with experts, whose settings differ most, and with all that the form offers by default."""
+    """Use a model with experts, whose settings vary most, and all default choices of the form."""
     build = project.page(".. verl-what-if::\n   :models: Qwen/Qwen3-30B-A3B\n").build()
     ((_, text),) = files(build).items()
     assert len(gzip.compress(text.encode(), mtime=0)) < 12_000
@@ -173,7 +173,7 @@ def test_pages_that_are_read_and_written_in_parallel(project):
 
 
 def test_models_are_answered_in_parallel(project, monkeypatch):
-    """This process reads the page, and others answer for its models."""
+    """This process reads the page; others answer for its models."""
     answered_here = []
 
     def spied(model, *others, compute=grid.compute_grid):
@@ -223,14 +223,14 @@ def test_words_are_those_of_the_language(project):
 
 
 BAD = [
-    (":models: Qwen/Qwen2.5-7C", 3, ":models: there is no model 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'?"),
+    (":models: Qwen/Qwen2.5-7C", 3, ":models: unknown model 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'?"),
     (":gpus: H100, h100", 3, ":gpus: 'h100' is given twice; keep one of the two"),
     (":models: ,", 3, ":models: name at least one, or leave the option out"),
-    (":gpus: H1000", 3, ":gpus: there is no GPU 'H1000'; did you mean 'H100'?"),
+    (":gpus: H1000", 3, ":gpus: unknown GPU 'H1000'; did you mean 'H100'?"),
     (":counts: 0", 3, ":counts: must be a whole number from 1 to 100,000, got '0'"),
     (":count: 8", 3, ":count: unknown option; did you mean 'counts'?"),
-    (f":models: Qwen/Qwen2.5-7B\n   :counts: {' '.join(map(str, range(1, 600)))}", 3, "the choices have 117,404 combinations, and a form at most 100,000; name fewer"),
-    ("\n   trainer.nnodes: 2", 5, "trainer.nnodes: the choices of the form set it; leave it out"),
+    (f":models: Qwen/Qwen2.5-7B\n   :counts: {' '.join(map(str, range(1, 600)))}", 3, "the form has 117,404 combinations; the maximum is 100,000; name fewer"),
+    ("\n   trainer.nnodes: 2", 5, "trainer.nnodes is set by the form; leave it out"),
     (":models: Qwen/Qwen2.5-7B\n\n   actor_rollout_ref.rollout.n: 0", 6, "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0"),
 ]  # fmt: skip
 
@@ -271,7 +271,7 @@ def test_no_file_is_written_twice(project, monkeypatch):
 
 
 def test_the_command_is_words_of_a_shell(own, data, root):
-    """Also where the name of a model has signs of the shell, and that of a GPU a blank."""
+    """The name of a model may contain shell characters, the name of a GPU a blank."""
     name, gpu = "My 7B $(id) 'x' `y`;z", "H100 of ours"
     entry = (
         (root / "data/architectures.yaml")

@@ -1,4 +1,4 @@
-"""What is done once or not at all, however many pages and processes there are."""
+"""Work that is done once or not at all, for any number of pages and processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sphinx_verl_resources.sphinx_ext.transforms import RenderRuns
 
 @pytest.fixture
 def pages(own, data):
-    """A project of eight pages, each of which shows one of eight runs."""
+    """A project with eight pages, each of which shows one of eight runs."""
     for number in range(8):
         data.run(f"run-{number}", task=f"task-{number}")
         own.page(f".. verl-runs:: 7B\n   :task: task-{number}\n", f"page-{number}.rst")
@@ -56,5 +56,5 @@ def test_pages_that_show_nothing_of_ours_are_not_walked_through(own, data, monke
     original = RenderRuns.run
     monkeypatch.setattr(RenderRuns, "run", lambda self: walked.append(self.env.docname) or original(self))
     assert own.build().rows("size-7b", "rows.html")
-    # The index may be joined with what it lists.
+    # The index may be joined with the pages that it lists.
     assert set(walked) == {"index", "rows"}

@@ -25,7 +25,7 @@ def case_with(lines: str) -> str:
 ERRORS = {
     "no model": (
         "- id: a\n  config: {}\n",
-        "1:3: ERROR: the key 'model' is missing; Hugging Face name of the model, as in architectures.yaml; for example model: Qwen/Qwen2.5-7B-Instruct [verl.missing_key]",
+        "1:3: ERROR: the key 'model' is missing; add it: Hugging Face name of the model, as in architectures.yaml, for example model: Qwen/Qwen2.5-7B-Instruct [verl.missing_key]",
     ),
     "misspelt model": (
         "- id: a\n  modle: m\n  config: {}\n",

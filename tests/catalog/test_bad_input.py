@@ -36,12 +36,12 @@ CASES = {
     ),
     "missing key": (
         replaced("task: GRPO\n", ""),
-        "data/runs/a.yaml:1:1: ERROR: the key 'task' is missing; Algorithm and variant; for example "
+        "data/runs/a.yaml:1:1: ERROR: the key 'task' is missing; add it: Algorithm and variant, for example "
         "task: GRPO [verl.missing_key]",
     ),
     "missing key inside": (
         replaced("count: 2, ", ""),
-        "data/runs/a.yaml:6:7: ERROR: the key 'count' is missing in 'gpus'; Number of GPUs, over all nodes "
+        "data/runs/a.yaml:6:7: ERROR: the key 'count' is missing in 'gpus'; add it: Number of GPUs, over all nodes "
         "[verl.missing_key]",
     ),
     "text for a number": (

@@ -143,7 +143,7 @@ def test_broken_cases_and_cases_without_an_estimate(scored, backtest):
     assert err.startswith("cases.yaml:")
     assert "measured.gib: expected a number" in err
     out = backtest(cases)[1]
-    assert "No estimate of c: unknown model 'none/such'." in out
+    assert "No estimate for c: unknown model 'none/such'." in out
     # An unscored case without an estimate is not an error.
     assert scored([case("c", outcome="fits", model="none/such", not_scored="No name.")])[0] == 0
 

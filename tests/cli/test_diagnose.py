@@ -51,7 +51,7 @@ def test_a_log_alone(diagnose):
     assert (code, err) == (0, "")
     first, figures, _, heading, change, *_ = out.splitlines()
     assert first.startswith("Out of GPU memory in the phase “Start”")
-    assert figures == "The message has no figures."
+    assert figures == "The message contains no figures."
     assert heading == "What to change, in this order:"
     assert change.lstrip().startswith(f"1. {SHARE}=0.6; ")
     assert "Not in the log: the configuration; the model; the number of GPUs; the GPU's type; " in out
@@ -142,7 +142,7 @@ def test_a_log_without_a_failure(diagnose):
     code, out, _ = diagnose("step:7 - perf/max_memory_allocated_gb:71.3\n")
     assert code == 1
     assert out.startswith(
-        "The log has no message of a run that ran out of memory.\nIts last figures are those of step 7."
+        "The log contains no out-of-memory message.\nIts last figures are from step 7."
     )
     code, out, _ = diagnose("", "--format", "json")
     assert (code, json.loads(out)["phase"], json.loads(out)["change"]) == (1, None, [])

@@ -87,7 +87,7 @@ def test_what_fits_on_a_gpu_that_runs_are_recorded_on(plan):
 def test_where_nothing_fits(plan):
     code, out, _ = plan("--gpus 1xT4 --response 100000 actor_rollout_ref.actor.strategy=fsdp")
     assert code == 1
-    assert out.startswith("Nothing fits on 1×T4, GRPO: ")
+    assert out.startswith("None of the recorded models fits on 1×T4, GRPO.")
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_a_path_that_is_no_name(shown):
             "ERROR: num_key_value_heads: 5 does not divide num_attention_heads, 28; each key-value head serves "
             "the same number of query heads [verl.wrong_value]",
         ),
-        ('"hidden_size": 3584, ', "", "ERROR: the key 'hidden_size' is missing; Width of the residual stream [verl.missing_key]"),
+        ('"hidden_size": 3584, ', "", "ERROR: the key 'hidden_size' is missing; add it: Width of the residual stream [verl.missing_key]"),
         ('"hidden_size"', '§"hiden_size"', "ERROR: unknown key 'hiden_size'; did you mean 'hidden_size'? [verl.unknown_key]"),
         (
             '"num_key_value_heads"', '§"num_key_value_head"',
@@ -225,10 +225,10 @@ def test_mistakes_have_a_place_and_a_remedy(old, new, expected):
 @pytest.mark.parametrize(
     ("name", "changes", "expected"),
     [
-        ("Qwen/Qwen3-30B-A3B", {"num_experts": ...}, "the key 'num_experts' is missing; Routed experts per layer"),
+        ("Qwen/Qwen3-30B-A3B", {"num_experts": ...}, "the key 'num_experts' is missing; add it: Routed experts per layer"),
         ("Qwen/Qwen3-30B-A3B", {"num_experts_per_tok": 129}, "num_experts_per_tok: 129 is more than the 128 experts of a layer"),
         ("Qwen/Qwen3-30B-A3B", {"model_type": "acme_moe"}, "num_experts: cannot be counted for an unknown model type"),
-        ("deepseek-ai/DeepSeek-V3", {"q_lora_rank": ...}, "the key 'q_lora_rank' is missing; Rank of the query projection; null"),
+        ("deepseek-ai/DeepSeek-V3", {"q_lora_rank": ...}, "the key 'q_lora_rank' is missing; add it: Rank of the query projection; null"),
         ("deepseek-ai/DeepSeek-V3", {"kv_lora_rank": ...}, "the key 'kv_lora_rank' is missing"),
         ("deepseek-ai/DeepSeek-V3", {"attention_bias": True}, "attention_bias: the biases of attention are not counted"),
         ("Qwen/Qwen2.5-VL-7B-Instruct", {"vision_config": {"depth": 32}}, "the key 'patch_size' is missing in 'vision_config'"),

@@ -1,4 +1,4 @@
-"""An answer in sentences: the runs that bear on it, and how sure it is."""
+"""An answer in sentences: related runs, and its accuracy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RAN = "qwen2-7b-grpo-2xh800"
         ),
         (
             Trust(0, None, RUNS[RAN], undercuts=True),
-            "No run of this kind was measured. No such run of this model ran on so little GPU memory; the "
+            "No run of this kind was measured. No such run of this model used so little GPU memory; the "
             "smallest is Qwen2-7B, GRPO on 2×H800.",
         ),
     ],
@@ -37,7 +37,7 @@ def test_how_sure_it_is(trust, text):
 
 
 def named(found, own=None):
-    """The items with the runs that are named."""
+    """Return the items with the shown runs."""
     return [
         item.astext()
         for item in evidence_items(found, own, lambda run, text: nodes.reference("", text, refid=run))

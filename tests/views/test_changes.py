@@ -38,7 +38,7 @@ def found():
 
 def test_a_change_says_what_it_leaves_and_what_it_costs(change):
     assert change_text(change()) == "a=1 +b=2: 61.2 GiB (up to 66.0 GiB), costs no time."
-    assert change_text(change(cost="much")).endswith("costs much time.")
+    assert change_text(change(cost="much")).endswith("costs a lot of time.")
     assert change_text(change("does-not-fit")).endswith("costs no time: does not fit.")
 
 

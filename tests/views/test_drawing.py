@@ -1,4 +1,4 @@
-"""What every drawing keeps: contrast, size, escaped text, nothing beyond its edges."""
+"""Requirements for every chart: contrast, size, escaped text, nothing beyond its edges."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from sphinx_verl_resources.views.drawing import (
 
 FACTS = read_data([]).registries
 NASTY = "<b>&\"'</title>"
-#: White, the stripes of sphinx_rtd_theme, and the dark pages of furo and pydata.
+#: White, the table stripes of sphinx_rtd_theme, and the dark pages of furo and pydata.
 PAGES = ("#ffffff", "#f3f6f6", "#131416", "#14181e")
 CONFIG = {"algorithm.adv_estimator": "gae", "actor_rollout_ref.actor.use_kl_loss": True}
-#: Most bytes of a drawing.
+#: Maximum bytes of a chart.
 MOST = 6000
 
 
@@ -65,7 +65,7 @@ def soup(chart) -> BeautifulSoup:
 
 
 def check(chart) -> BeautifulSoup:
-    """What holds for every drawing."""
+    """Check the requirements for every chart."""
     assert len(chart.svg("verl-chart-" + 40 * "x").encode()) <= MOST
     found = soup(chart)
     for element in found.find_all(True):
@@ -109,7 +109,7 @@ def critic():
 
 
 def lengths(element) -> list[tuple[int, int]]:
-    """Where the bars of a path begin, and how long they are."""
+    """Return the starts and lengths of the bars in a path."""
     return [(int(x), int(long)) for x, long in re.findall(r"M(\d+) [\d.]+h(\d+)", element["d"])]
 
 
@@ -138,12 +138,12 @@ def test_what_does_not_fit_is_hatched_and_says_by_how_much(critic):
     found = check(phase_chart(critic, "x", None))
     over = [phase.total - critic.capacity for phase in critic.phases if phase.total > critic.capacity]
     texts = [item.get_text() for item in found.select("text")]
-    assert f"More than that, by up to {max(over) / GIB:.1f} GiB" in texts
+    assert f"Over capacity, by up to {max(over) / GIB:.1f} GiB" in texts
     hatched, sign = found.select('path[stroke="url(#x--over)"]')
     assert len(lengths(hatched)) == len(over) > 0
     assert lengths(sign) == [(int(lengths(sign)[0][0]), 16)]
     assert found.select_one("pattern#x--over")
-    assert texts.count(f"The GPU offers {critic.capacity / GIB:.1f} GiB") == 1
+    assert texts.count(f"GPU capacity: {critic.capacity / GIB:.1f} GiB") == 1
 
 
 def test_without_a_capacity_there_is_no_line():

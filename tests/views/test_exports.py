@@ -1,4 +1,4 @@
-"""Any text comes back from every printed form as that text, and as nothing else."""
+"""Every printed format reproduces any text as plain text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN = {
     "id": "a", "size": "7B", "tag": "MIN", "model": "Qwen/Qwen2.5-7B", "task": "GRPO",
     "gpus": {"count": 2, "type": "H100"}, "train": "fsdp", "infer": {"engine": "vllm"},
 }  # fmt: skip
-#: What forms of text take for more than text, in any order between words and any other character.
+#: Texts with a meaning in some format, mixed with words and other characters.
 PIECES = (
     *"\\`*_{}[]()<>#+-.!|~$@&:;,=%^'\" ", "__", "**", "~~", "$$", "x", "ab", "7", "www.", "http", "https://", "a.b", "@me",
     "#1", "GH-1", ":smile:", "&amp;", "&lt", "<b>", "</b>", "<!--", "-->", "![", "](", "`_", "..", "::", "|x|", "\\|", "\u00e9",
@@ -40,7 +40,7 @@ any_text = texts.map(lambda text: " ".join(FORBIDDEN.sub("", text).split())).fil
 
 
 def printed(text: str, form: str, *more: str) -> str:
-    """A table with one row, and the text in its first cell."""
+    """Return a table with one row, and the text in its first cell."""
     return runs_text([Run(**RUN, settings={"data.x": text})], [COLUMN, *more], Links(), form)
 
 
@@ -52,12 +52,12 @@ def cell_of(soup: BeautifulSoup) -> str:
 
 @pytest.fixture(scope="module")
 def markdown():
-    """GitHub's Markdown, less the links that it makes of addresses; these are looked for in what is shown."""
+    """Return a parser of GitHub's Markdown, without links made from addresses, which are searched in its output."""
     parser = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
     return lambda text: BeautifulSoup(parser.render(text), "html.parser")
 
 
-#: What GitHub makes of a text behind Markdown: mentions, numbers of issues, pictures, formulas, links.
+#: Texts that GitHub converts after Markdown: mentions, issue numbers, pictures, formulas, links.
 ACTIVE = re.compile(r"@\w|#\d|\bGH-\d|:[\w+-]+:|\$.+\$|://|www\.", re.IGNORECASE)
 
 
@@ -90,7 +90,7 @@ def test_restructured_text(form, text, more):
         printed(text, form, *more), settings_overrides={"report_level": 5, "smart_quotes": False}
     )
     for message in list(document.findall(nodes.system_message)):
-        assert message["level"] == 1  # of which nobody hears
+        assert message["level"] == 1  # a message that is not shown
         message.parent.remove(message)
     (row,) = [row for body in document.findall(nodes.tbody) for row in body.findall(nodes.row)]
     assert [" ".join(cell.astext().split()) for cell in row] == [text, text, ""][: len(more) + 1]
@@ -103,7 +103,7 @@ def test_restructured_text(form, text, more):
 @example(text="\u2212cmd", separator=",")
 @example(text="a;=1+1", separator=";")
 def test_spreadsheets(text, separator):
-    """With the separators that spreadsheets of other countries take, too."""
+    """Also with the separators of spreadsheets in other countries."""
     written = csv_text([text], [[text, f" {text}", f"\t{text}"]])
     for row in csv.reader(io.StringIO(written), delimiter=separator):
         for cell in row:

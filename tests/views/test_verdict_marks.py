@@ -1,4 +1,4 @@
-"""The marks of verdicts, told apart by lightness: as people with the usual kinds of colour blindness see them."""
+"""The marks of verdicts differ in lightness, also as seen with the common kinds of colour blindness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.views.verdicts import MARK_CLASS, mark
 
 STYLE = (ROOT / "sphinx_verl_resources/static/verl-resources.css").read_text("utf-8")
-#: What becomes of linear red, green and blue: Machado, Oliveira and Fernandes 2009, severity 1.
+#: Matrices for linear red, green and blue: Machado, Oliveira and Fernandes 2009, severity 1.
 SIGHTS = {
     "usual": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
     "protanopia": (
@@ -32,7 +32,7 @@ FILLED = [verdict for verdict in VERDICTS if verdict != "unknown"]
 
 
 def declared(selector: str, name: str) -> str:
-    """The value of a property in the rules for a selector; empty without one."""
+    """Return the value of a property in the rules for a selector; empty if there is none."""
     found = ""
     for rule in re.finditer(r"([^{}]+)\{([^{}]*)\}", re.sub(r"/\*.*?\*/", "", STYLE, flags=re.DOTALL)):
         if selector in (each.strip() for each in rule[1].split(",")):
@@ -46,7 +46,7 @@ def of(verdict: str, name: str) -> str:
 
 
 def luminance(colour: str, sight: str) -> float:
-    """As WCAG computes it, after what sight makes of the colour."""
+    """Return the luminance by WCAG of a colour as seen with a kind of colour blindness."""
     shares = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
     seen = [sum(map(float.__mul__, row, linear)) for row in SIGHTS[sight]]
@@ -62,7 +62,7 @@ def contrast(one: str, other: str, sight: str) -> float:
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_the_marks_differ_in_lightness(sight: str) -> None:
     fills = dict.fromkeys(of(verdict, "background-color") for verdict in FILLED)
-    assert len(fills) == 3  # what depends on lengths may fit, as what is borderline
+    assert len(fills) == 3  # "depends on the lengths" and "borderline" both mean that it may fit
     for one, other in combinations(fills, 2):
         assert contrast(one, other, sight) >= 3, (one, other)
     for verdict in FILLED:

@@ -54,7 +54,7 @@ def test_lengths_are_told_wherever_a_verdict_is(monkeypatch, found):
     small = replace(found, settings=replace(found.settings, capacity=found.low + 1))
     monkeypatch.setattr(Estimate, "fits_up_to_tokens", 1937.6)
     assert small.verdict == "depends-on-lengths"
-    sentence = "It fits up to a mean of 1,900 tokens a sequence, prompt and response."
+    sentence = "It fits up to a mean of 1,900 tokens per sequence, prompt and response."
     assert sentence in reason(small)
     assert sentence in text_of(answer(about(small)))
     assert "depends on the lengths: up to 1,900 tokens" in estimates_text([("a", small, small.verdict)] * 2)
@@ -69,7 +69,9 @@ def test_a_setting_that_was_not_read_leaves_no_figure(found):
     told = "actor_rollout_ref.actor.strategy: 'x' is not modelled"
     unread = replace(found, settings=replace(found.settings, undecided=(told,)))
     assert unread.verdict == "unknown"
-    assert f"Unknown. Not read, although it decides memory: {told}." in text_of(answer(about(unread)))
+    assert f"Unknown. Settings that determine memory cannot be read: {told}." in text_of(
+        answer(about(unread))
+    )
     for text in (text_of(answer(about(unread))), estimates_text([("a", unread, unread.verdict)])):
         assert "unknown" in text.lower()
         assert gib(found.peak).split()[0] not in text
@@ -79,7 +81,7 @@ def test_a_setting_that_was_not_read_leaves_no_figure(found):
 
 def test_what_a_gpu_has_must_be_recorded(found):
     unknown = replace(found, settings=replace(found.settings, capacity_known=False))
-    assert reason(unknown) == "The memory of the GPU is not recorded."
+    assert reason(unknown) == "The memory of the GPU is unknown."
 
 
 def test_what_ran_outweighs_an_estimate_that_is_too_high(found):

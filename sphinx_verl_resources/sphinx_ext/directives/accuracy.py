@@ -1,4 +1,4 @@
-"""``.. verl-accuracy::``: what every recorded case says about the estimator."""
+"""``.. verl-accuracy::``: the error of the estimator for every recorded case."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     pieces(
-        "``summary``: a row for each group of cases, with their number, the mean, median and worst error, "
-        "and the share of the observed values inside the range; then the cases by verdict and outcome. "
-        "``plot``: computed against observed, drawn in HTML and followed by a table of its cases unless "
-        "``cases`` is asked for. ``cases``: every case, computed beside observed, with its source; folded in "
-        "HTML. A case that is contested or not scored is marked with the reason and never counted.",
+        "Parts to show, in this order. ``summary``: a row for each group of cases, with their number, the "
+        "mean, median and worst error, and the share of observed values inside the range; then the cases by "
+        "verdict and outcome. ``plot``: computed against observed values, drawn in HTML and followed by a "
+        "table of the cases, unless ``cases`` is listed too. ``cases``: every case with its computed and "
+        "observed value and its source, folded in HTML. Contested and unscored cases are marked with the "
+        "reason and not counted.",
         ("summary", "plot", "cases"),
         ("summary",),
     ),
     Option(
         "group",
-        "Only these groups of cases.",
+        "Groups of cases to include.",
         f"any of {listed(CASE_GROUPS)}, separated by commas",
         "all",
         choices(CASE_GROUPS),
@@ -41,14 +42,14 @@ OPTIONS = (
 
 
 class VerlAccuracy(VerlDirective):
-    """The errors by group, and every case beside what was observed."""
+    """The errors by group, and every case with its observed value."""
 
     directive = "verl-accuracy"
     takes = OPTIONS
     instead_of_argument = "name groups under :group:"
 
     def show(self) -> list[nodes.Node]:
-        """Return the pieces asked for, in the order asked for."""
+        """Return the requested pieces in the given order."""
         from ...estimator.backtest import verdict_counts
         from ...estimator.queries import Accuracies
         from ...views import accuracy as render
@@ -57,7 +58,7 @@ class VerlAccuracy(VerlDirective):
         shown: tuple[str, ...] = self.values["show"]
         about = self.given_about_table()
         if about and len({"cases" if piece == "plot" else piece for piece in shown}) > 1:
-            self.refuse("is about one table", "choose it with :show: summary or :show: cases", about)
+            self.refuse("applies to one table", "choose it with :show: summary or :show: cases", about)
         if self.problems:
             return []
         scores, summaries = self.ask(Accuracies(self.values["group"]))
@@ -66,7 +67,7 @@ class VerlAccuracy(VerlDirective):
             if piece == "summary":
                 rows = render.summary_rows(summaries)
                 made.append(self.table(rows, _("How far computed values are from observed ones")))
-                made.append(legend(_("Errors are absolute, relative to what was observed.")))
+                made.append(legend(_("Errors are absolute, in percent of the observed value.")))
                 made += self._verdicts(verdict_counts(scores))
             elif piece == "plot":
                 made += self._plot(render.plotted(scores), with_table="cases" not in shown)
@@ -81,7 +82,7 @@ class VerlAccuracy(VerlDirective):
         if not any(map(any, counts.values())):
             return []
         caption = _("Verdicts and outcomes of verl's runs")
-        text = _("Scored cases only; plain fine-tuning, which takes a small part of its GPU, is left out.")
+        text = _("Scored cases only, without plain fine-tuning, which uses a small part of its GPU.")
         return [self.table(verdict_rows(counts), caption, with_options=False), legend(text)]
 
     def _plot(self, scores: Sequence[Score], *, with_table: bool) -> list[nodes.Node]:

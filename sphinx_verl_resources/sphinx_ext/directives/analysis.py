@@ -1,4 +1,4 @@
-"""Directives of the analysis besides ``verl-memory``: original figures, requirements, settings and advice."""
+"""Directives of the analysis except ``verl-memory``: original figures, requirements, settings and advice."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class VerlRequirements(AnalysisDirective):
     takes = (WITHOUT_REMARKS,)
 
     def show(self) -> list[nodes.Node]:
-        """Return one table a model, what the columns are, and remarks."""
+        """Return a legend, a table for each model, and remarks."""
         from ...analysis.analysis import assumptions_of
         from ...analysis.queries import names, required
         from ...views import analysis as render
@@ -70,8 +70,8 @@ class VerlConfigAdvice(AnalysisDirective):
     directive = "verl-config"
     takes = (
         pieces(
-            "What to show, in this order: the settings to copy, as YAML or as overrides, and what each key "
-            "does.",
+            "Parts to show, in this order: the settings to copy, as YAML or as overrides, and a table of "
+            "what each key does.",
             ("yaml", "command-line", "table"),
         ),
         WITHOUT_REMARKS,
@@ -79,13 +79,13 @@ class VerlConfigAdvice(AnalysisDirective):
     )
 
     def show(self) -> list[nodes.Node]:
-        """Return the pieces asked for, in the order asked for."""
+        """Return the requested pieces in the given order."""
         from ...analysis.queries import configured, names
         from ...views import advice as render
 
         if not self.arguments:
             known = ", ".join(self.of_analysis(names, "configurations"))
-            message = f"name the model that the settings are for: {known}"
+            message = f"name a model: {known}"
             raise NoAnswerError.because(message, code=Code.unknown_size)
         record, keys, wrong = self.of_analysis(configured, self.arguments[0].strip())
         self.need_table()
@@ -112,7 +112,7 @@ class VerlAnalysis(AnalysisDirective):
     takes = (WITHOUT_REMARKS, *ABOUT_TABLE)
 
     def show(self) -> list[nodes.Node]:
-        """Return the part that the argument names."""
+        """Return the part in the argument."""
         parts = {
             "assumptions": self._assumptions,
             "priorities": self._priorities,
@@ -121,7 +121,7 @@ class VerlAnalysis(AnalysisDirective):
         }
         name = self.arguments[0].strip().lower() if self.arguments else ""
         if name not in parts:
-            message = f"there is no part {name!r}" if name else "name a part"
+            message = f"unknown part {name!r}" if name else "name a part"
             raise NoAnswerError.because(message, did_you_mean(name, parts))
         return [] if self.problems else [*parts[name](), *self.remarks()]
 

@@ -1,4 +1,4 @@
-"""The base of all directives: options read with all their problems, boxes for these, tables with captions."""
+"""The base class of all directives: it reads options, reports problems, and builds tables and charts."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ if TYPE_CHECKING:
 ABOUT_TABLE = (
     Option(
         "caption",
-        "The caption of the table, instead of one that says what it shows.",
+        "Caption of the table, instead of the default one.",
         "text",
         about_table=True,
     ),
-    Option("name", "A label, so that other pages can link the table.", "label", about_table=True),
-    Option("class", "Further classes of the table.", "names, separated by spaces", about_table=True),
+    Option("name", "Label for links from other pages.", "label", about_table=True),
+    Option("class", "Additional CSS classes of the table.", "names, separated by spaces", about_table=True),
 )
 
-NOT_USED = " has errors; what is wrong in it is not used here. The build log says more."
-#: Characters of what a drawing is of in its id, which each of its parts repeats.
+NOT_USED = " has errors; the invalid parts are not used here. See the build log."
+#: Maximum length of a chart's name in its id, which each part of the chart repeats.
 _LONGEST_NAME = 40
 
 
 class VerlDirective(SphinxDirective):
-    """A directive that says all that is wrong with it at its own line, and never stops a build.
+    """A directive that reports all its problems at its own line, and never stops a build.
 
     A class that sets ``directive`` is registered under this name.
 
     Attributes:
-        given: the text of each option that the directive has and that is given as it should be.
-        values: of each option what was read, or what counts where it is not given or cannot be read.
-        problems: what is wrong with the directive.
+        given: the text of each valid option that is set.
+        values: the value of each option; the default if it is unset or invalid.
+        problems: the problems of the directive.
     """
 
     directive: ClassVar[str]
     #: The options of a directive with one form.
     takes: ClassVar[tuple[Option, ...]] = ()
-    #: What to do about an argument, for a directive that takes none.
+    #: The hint about an argument, for a directive without one.
     instead_of_argument: ClassVar[str] = ""
 
-    has_content = True  # to say that there must be none
+    has_content = True  # so that text can be refused
     optional_arguments = 1
     final_argument_whitespace = True
     option_spec: ClassVar[AnyOption] = AnyOption()
@@ -67,11 +67,11 @@ class VerlDirective(SphinxDirective):
     given: dict[str, str]
     values: dict[str, Any]
     problems: list[Diagnostic]
-    #: The parts of the data that the content is made from, see ``Query.reads``.
+    #: The parts of the data that the content depends on, see ``Query.reads``.
     _read: set[DataPart]
 
     def run(self) -> list[nodes.Node]:
-        """Show what is asked for, or a box for each thing that is wrong."""
+        """Return the content, or a box for each problem."""
         self.given, self.problems, self._read = {}, [], set()
         self.ask(Extension())
         known = {option.name: option for option in self.forms()[self.form]}
@@ -106,7 +106,7 @@ class VerlDirective(SphinxDirective):
 
     @property
     def form(self) -> str:
-        """The name of the form that is asked for."""
+        """The name of the form in use."""
         return ""
 
     def _take(self, name: str, text: str, known: Mapping[str, Option]) -> None:
@@ -118,7 +118,7 @@ class VerlDirective(SphinxDirective):
         self.given[name] = text
 
     def _check_needed(self, known: Iterable[Option]) -> None:
-        """Note an argument without a use, and options that are missing."""
+        """Record an unexpected argument and missing options as problems."""
         if self.arguments and self.instead_of_argument:
             self.refuse("the directive takes no argument", self.instead_of_argument)
         for option in known:
@@ -126,31 +126,31 @@ class VerlDirective(SphinxDirective):
                 self.refuse(option.needed)
 
     def refuse(self, message: str, remedy: str = "", option: str = "") -> None:
-        """Note what is wrong with the directive, or with an option of it."""
+        """Record a problem of the directive or of one of its options."""
         with self.noted(option):
             raise NoAnswerError.because(message, remedy)
 
     def refuse_option(self, name: str) -> NoReturn:
         """Raise for an option that the directive does not have."""
         names = [option.name for option in self.forms()[self.form]]
-        hint = did_you_mean(name, names) or "the directive takes none"
+        hint = did_you_mean(name, names) or "the directive has no options"
         raise NoAnswerError.because("unknown option", hint, key=f":{name}")
 
     def check_text(self) -> None:
         """Refuse text below the options.
 
         Raises:
-            NoAnswerError: the directive has no use for it.
+            NoAnswerError: there is text.
         """
         if self.content:
-            message = "the directive takes options and an argument, and no text"
+            message = "the directive takes no text"
             raise NoAnswerError.because(message, "remove the text")
 
     def show(self) -> list[nodes.Node]:
-        """Return the content; what is wrong is added to ``problems``, and then nothing is shown.
+        """Return the content; if there are ``problems`` afterwards, the content is not used.
 
         Raises:
-            NoAnswerError: something cannot be used.
+            NoAnswerError: there is no content because of a problem.
         """
         raise NotImplementedError
 
@@ -161,7 +161,7 @@ class VerlDirective(SphinxDirective):
 
     @contextmanager
     def noted(self, option: str = "") -> Iterator[None]:
-        """Continue after the block where something in it, or in an option, cannot be used."""
+        """Record an error of the block as a problem, at an option if one is named, and continue."""
         try:
             yield
         except NoAnswerError as error:
@@ -172,36 +172,36 @@ class VerlDirective(SphinxDirective):
             ]
 
     def given_about_table(self) -> str:
-        """Return the first option about the table that is given; empty if there is none."""
+        """Return the first option about the table that is set; empty if there is none."""
         options = (option.name for option in self.forms()[self.form] if option.about_table)
         return next((name for name in options if name in self.given), "")
 
     def need_table(self) -> None:
-        """Refuse an option about the table where ``:show:`` leaves the table out."""
+        """Refuse an option about the table if ``:show:`` leaves out the table."""
         about = self.given_about_table()
         if about and "table" not in self.values["show"]:
-            remedy = "add table to :show:, or leave it out"
-            self.refuse("is about the table, which :show: leaves out", remedy, about)
+            remedy = "add table to :show:, or remove the option"
+            self.refuse("needs the table, which :show: leaves out", remedy, about)
 
     def log(self, problem: Diagnostic) -> None:
-        """Print a problem at its line, or at that of the directive."""
+        """Print a problem at its line, otherwise at the line of the directive."""
         place = (
             f"{problem.place.shown_path}:{problem.place.line}" if problem.place.path else self.get_location()
         )
         log_at(place, problem.code, f"{self.name}: {problem.text}", self.config, problem.severity)
 
     def _locate(self, content: Iterable[nodes.Node]) -> None:
-        """Note the line of each sentence, without which Sphinx offers it to no translator."""
+        """Set the line of each sentence, without which Sphinx does not offer it for translation."""
         for node in content:
             self.set_source_info(node)
             for text in sentences(node):
                 self.set_source_info(text)
 
     def box(self, *content: nodes.Node) -> nodes.error:
-        """Return a box that no reader of the page overlooks."""
+        """Return a box with a problem for readers of the page."""
         paragraph = nodes.paragraph("", "", *content)
-        paragraph["support_smartquotes"] = False  # Sphinx takes no other value for no
-        paragraph["translatable"] = 0  # problems stay as they are, so that they can be searched for
+        paragraph["support_smartquotes"] = False  # Sphinx compares it with `is False`
+        paragraph["translatable"] = 0  # problems stay untranslated, so that they can be searched for
         self.set_source_info(paragraph)
         return nodes.error("", paragraph, classes=["verl-problem"])
 
@@ -211,10 +211,10 @@ class VerlDirective(SphinxDirective):
         """Return a table.
 
         Args:
-            inside: its rows, or what will become them.
+            inside: its rows, or a placeholder for them.
             caption: its title; none if empty.
-            with_options: whether the options of the directive are about this table.
-            table_class: its class, if not the name of the directive.
+            with_options: whether the options of the directive apply to this table.
+            table_class: its class; the name of the directive by default.
         """
         table = empty_table(table_class or self.directive)
         self.set_source_info(table)
@@ -229,7 +229,7 @@ class VerlDirective(SphinxDirective):
         return table
 
     def chart(self, drawing: Drawing, name: str) -> verl_chart:
-        """Return the node of a chart; ``name`` says what it is of."""
+        """Return the node of a chart; its id contains ``name``."""
         stem = nodes.make_id(f"{CHART_CLASS}-{name[:_LONGEST_NAME]}")
         chart = verl_chart("", "", drawing=drawing, classes=[CHART_CLASS], format="html")
         chart["ids"] = [self.free_id(stem, chart)]
@@ -241,22 +241,22 @@ class VerlDirective(SphinxDirective):
         return free_id(stem, node, self.state.document)
 
     def targets(self, names: Mapping[str, str]) -> dict[str, nodes.target]:
-        """Return a target for each name, with the id that goes with it or one like it."""
+        """Return a target for each name, with its id or a similar free one."""
         found = {name: nodes.target() for name in names}
         for name, target in found.items():
             target["ids"] = [self.free_id(names[name], target)]
         return found
 
 
-#: What a translation of the text around it would lose.
+#: Nodes that a translation of the text around them would lose.
 _FRAGILE = (nodes.reference, addnodes.pending_xref, verl_marks)
 
 
 def sentences(node: nodes.Node) -> Iterator[nodes.TextElement]:
-    """Yield the texts that a translator can be asked for.
+    """Yield the texts that can be translated.
 
-    These are not the cells of tables, which hold names and numbers; nor recorded texts, which are marked; nor
-    texts with a link, which a translation would lose.
+    This excludes table cells, which contain names and numbers, recorded texts, which are marked, and texts
+    with a link, which a translation would lose.
     """
     if isinstance(node, nodes.tbody):
         return

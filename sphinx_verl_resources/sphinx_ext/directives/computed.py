@@ -1,4 +1,4 @@
-"""The bases of directives with computed content: remarks, names of models, and settings of verl as text."""
+"""Base classes of directives with computed content: remarks, model names, and verl's settings as text."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 NO_REMARKS = "no-remarks"
 WITHOUT_REMARKS = Option(
     NO_REMARKS,
-    "Leave out the remarks that say where verl works differently. Otherwise a page shows each remark once, "
-    "below the first directive that has a mark for it.",
+    "Leave out the remarks about differences from verl. Otherwise a page shows each remark once, below the "
+    "first directive that refers to it.",
 )
 #: The link below remarks.
 ESTIMATOR = N_("The estimator computes what verl really does, phase by phase.")
 
 
 class AnalysisDirective(VerlDirective):
-    """A directive whose content rests on the analysis."""
+    """A directive with content from the analysis."""
 
     @cached_property
     def _marked(self) -> set[str]:
@@ -47,16 +47,16 @@ class AnalysisDirective(VerlDirective):
         return set()
 
     def of_analysis(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
-        """Return what a function makes of the analysis, see ``AnalysisQuery``."""
+        """Return the result of a function of the analysis, see ``AnalysisQuery``."""
         from ...analysis.queries import AnalysisQuery
 
         return self.ask(AnalysisQuery(function, arguments))
 
     def models(self, function: Callable[..., Sequence[str]], *arguments: Any) -> Sequence[str]:
-        """Return the models that the argument names, or else what a function makes of the analysis.
+        """Return the models in the argument; without one, the result of a function of the analysis.
 
         Raises:
-            NoAnswerError: a model is named twice, or there is none.
+            NoAnswerError: a model occurs twice, or the argument contains none.
         """
         from ...analysis.queries import names
 
@@ -71,7 +71,7 @@ class AnalysisDirective(VerlDirective):
     def of_each(
         self, models: Iterable[str], function: Callable[..., Answer], *arguments: Any
     ) -> list[tuple[str, Answer]]:
-        """Return each model with what a function makes of the analysis, its name and the arguments."""
+        """Return each model with the result of a function of the analysis for it."""
         answers = []
         for name in models:
             with self.noted():
@@ -79,7 +79,7 @@ class AnalysisDirective(VerlDirective):
         return answers
 
     def marks(self, subject: str) -> tuple[str, ...]:
-        """Return the names of the remarks about a subject; the marks of these lead to ``remarks``."""
+        """Return the names of the remarks about a subject; ``remarks`` then lists these."""
         from ...analysis.queries import remarks_about
 
         if NO_REMARKS in self.given or not subject:
@@ -89,7 +89,7 @@ class AnalysisDirective(VerlDirective):
         return names
 
     def remarks(self) -> list[nodes.Element]:
-        """Return the list of the remarks that have a mark."""
+        """Return the list of all remarks that have a mark."""
         from ...analysis.queries import remarks_named
         from ...views.remarks import remark_list
 
@@ -112,7 +112,7 @@ class SettingsDirective(VerlDirective):
         """Accept any text, which is read as settings, see ``settings``."""
 
     def settings(self) -> Settings:
-        """Return pairs of dotted key and value; errors are noted, and warnings are printed."""
+        """Return pairs of dotted key and value; record errors, and print warnings."""
         if not self.content:
             return ()
         from ...settings.result import read_yaml_settings
@@ -120,18 +120,18 @@ class SettingsDirective(VerlDirective):
         found = read_yaml_settings("\n".join(self.content), "")
         for problem in found.problems:
             self.note(replace(problem, place=self._place(problem.place.line, problem.place.key)))
-        # Hydra's plus says that a key is new, not which one it is.
+        # Hydra's plus marks a new key; it is not part of the name.
         config = {key.lstrip("+"): value for key, value in found.values.items()}
-        # A value that is not known has been reported; what follows from it is no mistake of its own.
+        # Keys whose values cannot be read are reported above, and get no place.
         self._places = {key.lstrip("+"): self._place(found.places[key].line) for key in found.values}
         return tuple(config.items())
 
     def place_of(self, key: str) -> Location:
-        """Return the place of a setting on the page, or nowhere."""
+        """Return the place of a setting on the page; an empty one if it is not there."""
         return self._places.get(key, Location(""))
 
     def ask_about_settings(self, query: Query[Answer]) -> Answer | None:
-        """Answer a query; what is wrong is noted at the lines of the settings."""
+        """Answer a query; on errors, record them at the lines of the settings and return None."""
         try:
             return self.ask(query)
         except NoAnswerError as error:
@@ -139,9 +139,9 @@ class SettingsDirective(VerlDirective):
             return None
 
     def note_all(self, problems: Iterable[Diagnostic]) -> None:
-        """Note what the estimator finds wrong, at the line of the setting where there is one.
+        """Record problems found by the estimator, each at the line of its setting if there is one.
 
-        Warnings about settings that are not written here are left out.
+        Warnings about settings that are not on the page are left out.
         """
         keys = list(self._places)
 
@@ -154,22 +154,22 @@ class SettingsDirective(VerlDirective):
                 self.note(replace(problem, place=replace(place, key=problem.place.key)))
 
     def note(self, problem: Diagnostic) -> None:
-        """Note an error, print a warning."""
+        """Record an error, print a warning."""
         if problem.is_error:
             self.problems.append(problem)
         else:
             self.log(problem)
 
     def check_recorded(self, kind: str, names: Sequence[str], option: str) -> None:
-        """Note the GPUs or models that an option names and no registry has."""
+        """Record a problem for GPUs or models in an option that the registry does not contain."""
         if names:
             with self.noted(option):
                 self.ask(RegistryNames(kind, tuple(names)))
 
     def named_gpus(self) -> tuple[int, str]:
-        """Return how many GPUs ``:gpus:`` names, and which; 0 and no name where something is wrong."""
+        """Return the number and the name of the GPUs in ``:gpus:``; 0 and an empty name if invalid."""
         if "gpus" not in self.given:
-            self.refuse("say on how many GPUs and which, as in :gpus: 8*H100")
+            self.refuse("set the number and type of GPUs, as in :gpus: 8*H100")
         count, gpu = self.values["gpus"] or (0, "")
         if gpu:
             self.check_recorded(GPU, (gpu,), "gpus")

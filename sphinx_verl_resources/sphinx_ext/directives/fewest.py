@@ -17,20 +17,20 @@ from .options import Option, numbers
 if TYPE_CHECKING:
     from ...answer.sizes import FewestTable
 
-#: Of NVIDIA's GPUs that people train on, in GB; a B200 has 180.
+#: Memory of NVIDIA's GPUs used for training, in GB; a B200 has 180.
 DEFAULT_MEMORIES = (24, 40, 80, 96, 141, 180)
-#: Of the table that is shown first.
+#: Memory of the table that is shown first, in GB.
 FIRST_MEMORY = 80
 MOST_MEMORY = 10_000
 _ABOUT = {
-    "caption": "The beginning of each caption, before the memory and the GPUs.",
-    "name": "A label, so that other pages can link the table that is shown first.",
-    "class": "Further classes of each table.",
+    "caption": "Beginning of each caption, before the memory and the GPUs.",
+    "name": "Label for links from other pages to the table that is shown first.",
+    "class": "Additional CSS classes of each table.",
 }
 OPTIONS = (
     Option(
         "memory",
-        "The memory of a GPU in GB, as it is sold: a table for each size.",
+        "Nominal memory of a GPU in GB, with a table for each value.",
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, DEFAULT_MEMORIES))}``",
         numbers(MOST_MEMORY),
@@ -50,7 +50,7 @@ class VerlFewest(SizesDirective):
     takes = OPTIONS
 
     def show(self) -> list[nodes.Node]:
-        """Return the tables, what their columns mean, and what was assumed."""
+        """Return the tables, their legend, and the settings of the estimates."""
         from ...answer.queries import FewestGpus, SizeModels
         from ...estimator.tasks import known_task
         from ...views import fewest as render
@@ -68,7 +68,7 @@ class VerlFewest(SizesDirective):
         return self.with_legend(panels, render.fewest_legend(tables), settings)
 
     def _panels(self, tables: tuple[FewestTable, ...], models: dict[str, str], title: str) -> nodes.container:
-        """Return the tables, that for ``FIRST_MEMORY`` or else the first as the one that is shown first."""
+        """Return the tables behind tabs, starting with ``FIRST_MEMORY`` if it is there."""
         from ...views import fewest as render
 
         memories = [table.memory_gb for table in tables]

@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 DEFAULT_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 SIZES = Option(
     "sizes",
-    "The size classes to show.",
+    "Size classes to show.",
     "size classes, separated by spaces or commas",
-    "all with a model, which is that of the analysis, or the one that most tested runs load where none "
-    "of them loads that",
+    "all with a model: that of the analysis or, if no tested run loads it, the one that most tested runs "
+    "load",
     sizes,
     (),
 )
 NO_LEGEND = "no-legend"
 WITHOUT_LEGEND = Option(
     NO_LEGEND,
-    "Leave out what the words mean and how figures are made, where the page says it for another table.",
+    "Leave out the legend, for example if another table on the page has it.",
 )
 
 
 def task_option(tasks: str) -> Option:
     """Return the option ``:task:``, with these values."""
-    return Option("task", "The algorithm.", tasks, f"``{DEFAULT_TASK}``", value=DEFAULT_TASK)
+    return Option("task", "Algorithm.", tasks, f"``{DEFAULT_TASK}``", value=DEFAULT_TASK)
 
 
 FIT_OPTIONS = (
     Option(
         "gpu",
-        "The GPU, by any of its names. Required.",
+        "GPU, by any of its names. Required.",
         "name of a GPU",
-        needed="say for which GPU, as in :gpu: H100",
+        needed="name a GPU, as in :gpu: H100",
     ),
     task_option("``GRPO``, ``GRPO-LoRA``, ``PPO`` or ``DAPO``"),
     SIZES,
@@ -77,7 +77,7 @@ class SizesDirective(SettingsDirective):
     def with_legend(
         self, shown: nodes.Element, legend: Sequence[nodes.Node], settings: Settings
     ) -> list[nodes.Node]:
-        """Return what is shown, its legend unless that is left out, and the settings of the estimates."""
+        """Return the content, its legend unless that is left out, and the settings of the estimates."""
         from ...answer.question import Question, request_of
         from ...estimator.queries import Defaults
         from ...estimator.tasks import LIMITS
@@ -95,7 +95,7 @@ class VerlFit(SizesDirective):
     takes = FIT_OPTIONS
 
     def show(self) -> list[nodes.Node]:
-        """Return the table, what its words mean, and what was assumed."""
+        """Return the table, its legend, and the settings of the estimates."""
         from ...answer.queries import Fit, SizeModels
         from ...estimator.tasks import known_task
         from ...views import fit as render
@@ -118,9 +118,9 @@ class VerlFit(SizesDirective):
     def _check_settings(
         self, settings: Settings, models: Sequence[str], gpu: str, counts: Sequence[int]
     ) -> None:
-        """Note what is wrong with the settings, where they leave no estimate for any cell.
+        """Record the problems of the settings if no cell has an estimate.
 
-        What only some numbers of GPUs or models do not go with is no mistake: it is what the table shows.
+        Settings that exclude only some models or numbers of GPUs are valid: the table shows which.
         """
         from ...estimator.queries import ModelEstimate
 
@@ -134,7 +134,7 @@ class VerlFit(SizesDirective):
         self.note_all(refused)
 
     def _problems_of(self, query: ModelEstimate) -> tuple[bool, Sequence[Diagnostic]]:
-        """Return whether there is an estimate, and what is wrong with what is asked."""
+        """Return whether there is an estimate, and the problems of the query."""
         try:
             return True, self.ask(query).warnings
         except NoAnswerError as error:

@@ -1,4 +1,4 @@
-"""``.. verl-lengths::``: one run with longer and longer responses."""
+"""``.. verl-lengths::``: one run with increasing response lengths."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DEFAULT_RESPONSES = (1024, 2048, 4096, 8192, 16384, 32768)
 LENGTHS_OPTIONS = (
     Option(
         "model",
-        "The checkpoint. Required. Write verl's settings below the options.",
+        "Model. Required. Write verl's settings below the options.",
         "Hugging Face name",
-        needed="name a checkpoint, as in :model: Qwen/Qwen2.5-7B-Instruct",
+        needed="name a model, as in :model: Qwen/Qwen2.5-7B-Instruct",
     ),
-    Option("gpus", "How many GPUs and which. Required.", "count and name, such as ``8*H100``", read=resource),
+    Option("gpus", "Number and type of GPUs. Required.", "count and name, such as ``8*H100``", read=resource),
     Option(
         "responses",
-        "Limits of the responses, in tokens.",
+        "Maximum response lengths, in tokens.",
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, DEFAULT_RESPONSES))}``",
         numbers(LIMITS["sequence-length"]),
@@ -37,14 +37,14 @@ LENGTHS_OPTIONS = (
 
 
 class VerlLengths(SettingsDirective):
-    """One run with longer and longer responses."""
+    """One run with increasing response lengths."""
 
     directive = "verl-lengths"
     takes = LENGTHS_OPTIONS
     instead_of_argument = "name the checkpoint under :model:"
 
     def show(self) -> list[nodes.Node]:
-        """Return the table, and what was computed."""
+        """Return the table and its legend."""
         from ...estimator.queries import Lengths, ModelEstimate
         from ...estimator.sweeps import RESPONSE
         from ...views.estimate import length_rows
@@ -52,7 +52,7 @@ class VerlLengths(SettingsDirective):
         count, gpu = self.named_gpus()
         settings = self.settings()
         if RESPONSE in dict(settings):
-            self.refuse(f"{RESPONSE} is what the rows differ in", "name the lengths under :responses:")
+            self.refuse(f"{RESPONSE} differs between the rows", "set the lengths with :responses:")
         if self.problems:
             return []
         model = self.values["model"]
@@ -63,8 +63,8 @@ class VerlLengths(SettingsDirective):
         caption = _("{model} on {gpus}: longer responses").format(model=model, gpus=f"{count}×{gpu}")
         table = self.table(length_rows(rows), caption)
         text = _(
-            "Figures are for the fullest GPU. A token budget that is not set holds exactly one sequence. The "
-            "KV cache is that of one rollout engine with sequences of full length; with fewer sequences at a "
-            "time, the rollout is slower and takes no more memory."
+            "Figures are for the fullest GPU. By default the token budget holds exactly one sequence. The KV "
+            "cache is that of one rollout engine with full-length sequences. With fewer sequences at a time, "
+            "the rollout is slower but needs no extra memory."
         )
         return [table, legend(text)]

@@ -31,11 +31,11 @@ NUMBERS = (
         for name, meaning, default in (
             (
                 "gpus",
-                "The number of GPUs that share the model.",
+                "Number of GPUs that share the model.",
                 "as recorded for the model, otherwise :verl:memory:`GPUs`",
             ),
             ("batch-size", "Sequences at a time.", ":verl:memory:`batch size`"),
-            ("sequence-length", "Tokens of each sequence.", ":verl:memory:`sequence length`"),
+            ("sequence-length", "Tokens per sequence.", ":verl:memory:`sequence length`"),
         )
     ),
     Option("gib", "Show sizes in GiB too.", about_table=True),
@@ -45,13 +45,13 @@ NUMBERS = (
 ANALYSIS_OPTIONS = (
     Option(
         "steps",
-        "The optimisations to take, in this order.",
+        "Optimisations to apply, in this order.",
         "names of steps, separated by commas, or ``none``",
         "all: ``fsdp``, ``gradient-checkpointing``, ``activation-offload``, ``dynamic-batching``",
     ),
     pieces(
-        "What to show, in this order. ``chart`` is drawn in HTML only; the table follows it unless ``table`` "
-        "is asked for elsewhere.",
+        "Parts to show, in this order. ``chart`` is drawn in HTML only and followed by the table, unless "
+        "``table`` is listed too.",
         ("specification", "formulas", "chart", "table"),
     ),
     *NUMBERS,
@@ -64,51 +64,50 @@ def _version(text: str) -> Version:
     found = version_of(text.strip())
     if found is None:
         raise NoAnswerError.because(
-            f"{text!r} is no release of verl", f"write it like {version_text(CURRENT)}"
+            f"{text!r} is not a release of verl", f"write it like {version_text(CURRENT)}"
         )
     return found
 
 
-#: The options that ask for an estimate, and those that go with ``:model:`` only.
+#: The options that select the estimate, and those that require ``:model:``.
 ASKING, OF_MODEL = ("run", "model"), ("gpus", "verl-version")
-#: Options of the analysis, and what an estimate has instead.
+#: Options of the analysis, and the hint for an estimate.
 INSTEAD = {
     "batch-size": "set data.train_batch_size below the options",
     "sequence-length": "set data.max_prompt_length and data.max_response_length below the options",
     "steps": "set the keys of verl below the options",
     "gib": "an estimate is in GiB",
-    "no-remarks": "an estimate has none",
+    "no-remarks": "an estimate has no remarks",
 }
 ESTIMATE_OPTIONS = (
-    Option("run", "The recorded run, whose file says everything else.", "id of a run"),
+    Option("run", "Recorded run; its file provides everything else.", "id of a run"),
     Option(
         "model",
-        "The checkpoint. It goes with ``gpus`` and with settings below the options: YAML, with verl's keys "
-        "dotted or nested. Unset keys have verl's default.",
+        "Model. Requires ``gpus``. Write settings below the options, as YAML with verl's keys dotted or "
+        "nested. Unset keys use verl's defaults.",
         "Hugging Face name",
     ),
     Option(
         "gpus",
-        "How many GPUs and which. It goes with ``model``.",
+        "Number and type of GPUs. Requires ``model``.",
         "count and name, such as ``8*H100``",
         read=resource,
     ),
     Option(
         "verl-version",
-        "The release of verl. It goes with ``model``.",
+        "Release of verl. Requires ``model``.",
         "release, such as ``v0.7.1``",
-        "the newest one known",
+        "the newest supported one",
         _version,
     ),
     pieces(
-        "What to show, in this order. ``answer``: whether it fits, the peak with its range, the peak "
-        "phase, what makes it fit where it does not, what verl's metric prints, host memory. ``chart``: a "
-        "bar for each phase against what the GPU offers, drawn in HTML and followed by the table. ``table``: "
-        "a row for each phase. ``components``: each part of the peak phase with its formula, the numbers "
-        "put in, and how well it is known. ``host``: the same for the memory of a node. ``savings``: what "
-        "each setting that saves memory buys, drawn and as a table, when all of them are switched off and "
-        "then on again, one after another. Settings that the estimate leaves out are listed below in any "
-        "case.",
+        "Parts to show, in this order. ``answer``: whether it fits, the peak with its range, the peak phase, "
+        "changes that make it fit if it does not, the value of verl's metric, host memory. ``chart``: a bar "
+        "for each phase against the GPU's capacity, drawn in HTML and followed by the table. ``table``: a "
+        "row for each phase. ``components``: each part of the peak phase with its formula, its numbers and "
+        "its evidence. ``host``: the same for the memory of a node. ``savings``: the effect of each setting "
+        "that saves memory, as a chart and a table, when all are switched off and then on again one by one. "
+        "Settings that the estimate leaves out are always listed below.",
         ("answer", "chart", "table", "components", "host", "savings"),
         ("answer", "table"),
     ),
@@ -117,7 +116,7 @@ ESTIMATE_OPTIONS = (
 
 
 class VerlMemory(AnalysisDirective, SettingsDirective):
-    """The estimate of a run or of settings, where an option asks for it, or else the analysis of a model."""
+    """The estimate of a run or of settings, if an option selects it, otherwise the analysis of a model."""
 
     directive = "verl-memory"
 
@@ -128,18 +127,18 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
 
     @property
     def form(self) -> str:
-        """The form that is asked for, or that has the options and the text."""
+        """The form that the options select, or that their names and the text require."""
         if not self.options.keys().isdisjoint(ASKING):
             return "estimate"
         foreign = bool(self.content) or not self.options.keys() <= {item.name for item in ANALYSIS_OPTIONS}
         return "estimate" if foreign and not self.arguments else "analysis"
 
     def refuse_option(self, name: str) -> NoReturn:
-        """Name what an estimate has instead of an option of the analysis."""
+        """Suggest what to use instead of an option of the analysis."""
         if self.form == "analysis":
             super().refuse_option(name)
         if name in INSTEAD:
-            message = "is about the analysis of a model"
+            message = "is for the analysis of a model"
             raise NoAnswerError.because(message, INSTEAD[name], key=f":{name}")
         hint = did_you_mean(name, [*(option.name for option in ESTIMATE_OPTIONS), *INSTEAD])
         raise NoAnswerError.because("unknown option", hint, key=f":{name}")
@@ -148,11 +147,11 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         """Accept settings for an estimate only."""
         if self.content and self.form == "analysis":
             raise NoAnswerError.because(
-                "settings go with :model: and :gpus:, and a model by its size has none"
+                "settings require :model: and :gpus:; the analysis of a model has none"
             )
 
     def show(self) -> list[nodes.Node]:
-        """Return the pieces asked for, in the order asked for."""
+        """Return the requested pieces in the given order."""
         return self._estimate() if self.form == "estimate" else self._analysis()
 
     def _pieces(self, made: Mapping[str, Callable[[], Iterable[nodes.Node]]]) -> list[nodes.Node]:
@@ -171,14 +170,11 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
             self._check_sharing(steps)
         self.need_table()
         if not self.arguments:
-            hint = (
-                "name a size class or a model, as in '.. verl-memory:: 8B', a run with :run:, or a "
-                "checkpoint with :model: and :gpus:"
-            )
+            hint = "name a size class or a model, as in '.. verl-memory:: 8B', or set :run: or :model:"
             raise NoAnswerError.because(hint, code=Code.unknown_size)
         name = " ".join(self.arguments[0].split())
         if self.problems:
-            self.of_analysis(analyse, name)  # to say in the same build that there is no such model
+            self.of_analysis(analyse, name)  # to report an unknown model in the same build
             return []
         return self._show_analysis(self.of_analysis(analyse, name, *map(self.values.get, LIMITS), steps))
 
@@ -191,7 +187,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return choices(self.of_analysis(names, "steps"), "none")(text)
 
     def _check_sharing(self, steps: tuple[str, ...] | None) -> None:
-        """Refuse a number of GPUs where no step shares anything among them."""
+        """Refuse a number of GPUs if no step shares anything among them."""
         from ...analysis.queries import names, sharing_steps
 
         if "gpus" in self.given:
@@ -200,14 +196,14 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
             if not set(sharing).intersection(taken):
                 needed = " or ".join(repr(name) for name in sharing) or "that shares something among GPUs"
                 message = f"has no effect without the step {needed}"
-                raise NoAnswerError.because(message, "take it, or leave :gpus: out")
+                raise NoAnswerError.because(message, "add it, or remove :gpus:")
 
     def _show_analysis(self, outcome: Outcome) -> list[nodes.Node]:
         from ...views import analysis as render
         from ...views.remarks import no_marks
 
         name, caption = outcome.shape.name, render.memory_caption(outcome)
-        # A subject has its mark in the table if there is one.
+        # The marks are in the table if there is one.
         marks = no_marks if "table" in self.values["show"] else self.marks
         made = self._pieces({
             "specification": lambda: [
@@ -230,7 +226,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
     # -- the estimate
 
     def _estimate(self) -> list[nodes.Node]:
-        """Return what a run takes, phase by phase, and what the estimate leaves out."""
+        """Return the memory of a run, phase by phase, and the settings that the estimate leaves out."""
         self.need_table()
         self._check_form()
         found: tuple[EstimateQuery, str, Measured | None] | None = None
@@ -243,21 +239,21 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
 
     def _check_form(self) -> None:
         if self.arguments:
-            message = f"the argument {self.arguments[0]!r} asks for the analysis of a model"
-            remedy = "leave it out, or leave :run: and :model: out for the analysis"
+            message = f"the argument {self.arguments[0]!r} selects the analysis of a model"
+            remedy = "remove it, or remove :run: and :model: for the analysis"
             raise NoAnswerError.because(message, remedy)
         if self.options.keys().isdisjoint(ASKING):
-            raise NoAnswerError.because("name a run with :run:, or a checkpoint with :model: and :gpus:")
+            raise NoAnswerError.because("set :run:, or :model: and :gpus:")
         if self.given.keys() >= set(ASKING):
-            raise NoAnswerError.because(":run: and :model: do not go together", "keep one of them")
+            raise NoAnswerError.because(":run: and :model: cannot be combined", "keep one of them")
         if "run" in self.given:
             mixed = next((f":{name}:" for name in OF_MODEL if name in self.given), "")
             if mixed or self.content:
-                what = f"{mixed} goes" if mixed else "settings go"
-                raise NoAnswerError.because(f"{what} with :model:", "a run has its own")
+                what = f"{mixed} requires" if mixed else "settings require"
+                raise NoAnswerError.because(f"{what} :model:", "a run has its own")
 
     def _of_run(self) -> tuple[EstimateQuery, str, Measured | None]:
-        """Return the question, what it is about, and what the run reported."""
+        """Return the query, its title, and the measured figures of the run."""
         from ...estimator.queries import RecordedRun, RunEstimate
         from ...views.runs import run_title
 
@@ -274,7 +270,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return query, run_title(run), run.measured
 
     def _of_model(self) -> tuple[EstimateQuery, str, None] | None:
-        """Return the question, and what it is about; None with problems noted where there is no answer."""
+        """Return the query and its title; if there is no answer, record problems and return None."""
         from ...estimator.queries import ModelEstimate
 
         settings = self.settings()
@@ -313,7 +309,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return [*content, *render.notes(found)]
 
     def _answer(self, query: EstimateQuery, measured: Measured | None) -> list[nodes.Node]:
-        """Return the answer in words, with the recorded runs that bear on it."""
+        """Return the answer in words, with related recorded runs."""
         from ...answer.queries import SettingsAnswer
         from ...views.answer import evidence_items
         from ...views.estimate import answer
@@ -326,7 +322,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return self.values["run"] or title
 
     def _savings(self, query: EstimateQuery, title: str) -> list[nodes.Node]:
-        """Return what each setting that saves memory buys: drawing, table, and how to read it."""
+        """Return the effect of each setting that saves memory: a chart, a table, and a note."""
         from ...estimator.queries import Savings
         from ...views.charts import savings_chart
         from ...views.estimate import saving_note, saving_rows

@@ -1,4 +1,4 @@
-"""Options of directives: what each is for, and how its text is read."""
+"""Options of directives: their descriptions, and readers of their text."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a directive; the reference in the documentation is made from it.
+    """An option of a directive; the reference in the documentation uses it too.
 
     Attributes:
-        name: without colons.
-        help: what it does, in reStructuredText.
-        values: what can be written; empty for a flag.
-        default: what counts where it is not given, in words, if that is a value.
-        read: turns the text into a value, or raises ``NoAnswerError``.
-        value: what counts where it is not given.
-        needed: the message where it is not given, if the directive cannot do without it.
-        about_table: whether it has no meaning where ``:show:`` leaves the table out.
+        name: its name without colons.
+        help: its description, in reStructuredText.
+        values: its possible values, in words; empty for a flag.
+        default: its default, in words; empty if there is none.
+        read: a function that turns the text into a value, or raises ``NoAnswerError``.
+        value: its default.
+        needed: the message if a required option is unset; empty for an optional one.
+        about_table: whether it requires the table, which ``:show:`` can leave out.
     """
 
     name: str
@@ -41,19 +41,19 @@ class Option:
 
 
 class AnyOption(dict[str, Callable[[str], Any]]):
-    """An option specification that lets every option through as text.
+    """An option specification that accepts every option as text.
 
-    docutils reports an unknown option in several lines and without a hint; the directive does it itself.
+    docutils reports an unknown option in several lines and without a hint, so the directive reports it.
 
-    A block that is no list of options at all never comes here: docutils and MyST parse it before they ask for
-    a directive, and report it themselves. Taking it over would mean to parse MyST's own language of options.
+    A block that is not a list of options never gets here: docutils and MyST parse and report it before they
+    call the directive. Handling it would mean parsing MyST's option syntax.
     """
 
     def __missing__(self, name: str) -> Callable[[str], Any]:
         return directives.unchanged
 
     def __bool__(self) -> bool:
-        # docutils takes the options of a directive that has none for its argument.
+        # If this is false, docutils reads the options as the argument.
         return True
 
 
@@ -63,36 +63,36 @@ def number(most: int) -> Callable[[str], int]:
 
 
 def numbers(most: int) -> Callable[[str], tuple[int, ...]]:
-    """Return a reader of different whole numbers from 1 to ``most``, in the order given."""
+    """Return a reader of distinct whole numbers from 1 to ``most``, in the given order."""
     return lambda text: each_once(words(text), number(most), "name at least one number")
 
 
 def resource(text: str) -> tuple[int, str]:
-    """Read how many GPUs and which, written as ``8*H100``.
+    """Read the number and type of GPUs, written as ``8*H100``.
 
     Raises:
-        NoAnswerError: it is written otherwise.
+        NoAnswerError: the text has another form.
     """
     from ...estimator.request import parse_gpus
 
     count, gpu = parse_gpus(text)
     if count is None or gpu is None:
-        raise NoAnswerError.because(f"write how many GPUs and which, as in 8*H100, and not {text!r}")
+        raise NoAnswerError.because(f"write the number and type of GPUs as in 8*H100, not {text!r}")
     return count, gpu
 
 
 def choices(allowed: Iterable[str], *alone: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a reader of different words out of ``allowed``, in the order given.
+    """Return a reader of distinct words from ``allowed``, in the given order.
 
     Args:
         allowed: the words.
-        alone: words that may only be written by themselves, for the hint.
+        alone: words that must be the only value; they appear in hints.
     """
     known = list(allowed)
 
     def read(word: str) -> str:
         if word.lower() in alone:
-            message = f"{word!r} goes with no other value"
+            message = f"{word!r} cannot be combined with other values"
             raise NoAnswerError.because(message, "write it alone, or leave it out")
         if word.lower() not in known:
             near, listed = nearest(word, known), ", ".join([*known, *alone])
@@ -107,12 +107,12 @@ def pieces(help_text: str, allowed: Sequence[str], shown: Sequence[str] = ()) ->
     """Return the option ``:show:``.
 
     Args:
-        help_text: the pieces, each with what it is.
+        help_text: the description, which explains each piece.
         allowed: their names.
         shown: the default; all of them if empty.
     """
     read = choices(allowed)
-    default = f"``{', '.join(shown)}``" if shown else "all of it"
+    default = f"``{', '.join(shown)}``" if shown else "all"
     values = f"any of {listed(allowed)}, separated by commas"
     return Option(
         "show", help_text, values, default, lambda text: with_table(read(text)), tuple(shown or allowed)
@@ -120,12 +120,12 @@ def pieces(help_text: str, allowed: Sequence[str], shown: Sequence[str] = ()) ->
 
 
 def listed(words: Iterable[str]) -> str:
-    """Return words as code, for the text of an option."""
+    """Return words as code, for the description of an option."""
     return ", ".join(f"``{word}``" for word in words)
 
 
 def with_table(pieces: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the pieces to show, with the table after a chart where it is not among them.
+    """Return the pieces to show, adding the table after a chart if it is missing.
 
     >>> with_table(("chart", "host"))
     ('chart', 'table', 'host')

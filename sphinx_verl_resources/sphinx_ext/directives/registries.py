@@ -1,4 +1,4 @@
-"""The registries as tables, where references lead, and everything recorded as files to download."""
+"""The registries as tables, which references link, and all recorded data as downloads."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class RegistryDirective(VerlDirective):
-    """A table of the entries of a registry: of those that the argument names, or of all."""
+    """A table of the entries of a registry: those in the argument, otherwise all."""
 
     takes = ABOUT_TABLE
     #: One of ``objects.KINDS``.
     kind: ClassVar[str]
-    #: The field with the name under which an entry is recorded.
+    #: The field with the recorded name of an entry.
     key: ClassVar[str]
     rows: ClassVar[staticmethod[[Any], nodes.tgroup]]
 
@@ -53,20 +53,20 @@ class VerlGpus(RegistryDirective):
 
 
 class VerlModels(RegistryDirective):
-    """The models, with what their memory follows from."""
+    """The models, with the values that determine their memory."""
 
     directive = "verl-models"
     kind, key, rows = MODEL, "hf_id", staticmethod(model_rows)
 
 
 class VerlDownloads(VerlDirective):
-    """A list of the files, which builders of HTML write next to the pages."""
+    """A list of the files to download, which HTML builders write next to the pages."""
 
     directive = "verl-downloads"
     instead_of_argument = "leave it out"
 
     def show(self) -> list[nodes.Node]:
-        """Return the list; the files are kept for those who write them."""
+        """Return the list, and remember the files for the builder."""
         from ...answer.queries import Exported
         from ...views.exports import download_list, download_texts
 

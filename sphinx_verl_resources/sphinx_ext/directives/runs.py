@@ -35,27 +35,27 @@ if TYPE_CHECKING:
 
 
 class verl_runs(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
-    """The inside of a table, still to be made; the attributes are plain lists of strings, and mappings.
+    """A placeholder for the rows of a table; its attributes are plain lists and mappings.
 
     Attributes:
         runs: ids of the runs, one for each row, in order.
-        anchors: by id, that of the row where it is the first of the run on the page.
+        anchors: by run, the id of its first row on the page.
         columns: field names.
-        computed: by id, the texts of the columns that are computed.
+        computed: by run, the texts of the computed columns.
     """
 
 
-#: The attribute that marks a section of ours until ``SectionsToCaptions`` has seen it.
+#: The attribute that marks our sections for ``SectionsToCaptions``.
 SECTION_SIZE = "verl_size"
-#: The attribute of a block below a table with the id of its run.
+#: The attribute of a block below a table that contains the id of its run.
 OF_RUN = "verl_run"
 NONE_YET = N_("No run is recorded yet. {link}")
 
-#: The options about the table, where there is one table.
+#: The options about the table, if there is only one.
 _WITH_CAPTION = {
-    "caption": "One table with this caption instead of sections.",
-    "name": "A label for that table. It goes with ``caption``.",
-    "class": "Further classes of that table. It goes with ``caption``.",
+    "caption": "Show one table with this caption instead of sections.",
+    "name": "Label for links to that table. Requires ``caption``.",
+    "class": "Additional CSS classes of that table. Requires ``caption``.",
 }
 OPTIONS = (
     *(
@@ -64,8 +64,8 @@ OPTIONS = (
     ),
     Option(
         "columns",
-        "The fields to show, by their names in the run file, with dots for nested ones: "
-        "``model gpus measured.gib settings.data.max_response_length``. See :ref:`fields` for all of them.",
+        "Fields to show, by their names in the run file, with dots for nested ones: "
+        "``model gpus measured.gib settings.data.max_response_length``. See :ref:`fields` for the list.",
         "fields, separated by spaces or commas",
         f"``{' '.join(PAGE_COLUMNS)}``",
         partial(selection.columns, computed=COMPUTED),
@@ -73,20 +73,19 @@ OPTIONS = (
     ),
     Option(
         "sort",
-        "The fields to sort by, each with a leading ``-`` for descending order. Numbers inside text "
-        "count as numbers; what is not recorded comes last.",
+        "Fields to sort by; a leading ``-`` means descending order. Numbers inside text are compared as "
+        "numbers; missing values come last.",
         "fields, separated by spaces or commas",
-        "tested runs first, MIN before RECOMMENDED, then by the day they were added, the number of GPUs and "
-        "the id",
+        "tested runs first, MIN before RECOMMENDED, then by date added, number of GPUs and id",
         partial(selection.sort_fields, computed=COMPUTED),
         (),
     ),
     Option(
         "details",
-        "Below each table a block for each run of which more is known, with status and peak. Folded in HTML: "
-        "evidence and measured figures, remarks, the estimate with its chart, and the settings to copy.",
+        "Add a block below each table for every run with further data: status and peak and, folded in HTML, "
+        "evidence, measured figures, remarks, the estimate with its chart, and the settings to copy.",
     ),
-    Option("hide-empty", "Name size classes without a row in one sentence, instead of a section for each."),
+    Option("hide-empty", "List size classes without runs in one sentence instead of separate sections."),
     *(replace(option, help=_WITH_CAPTION[option.name]) for option in ABOUT_TABLE),
 )
 
@@ -104,7 +103,7 @@ class VerlRuns(VerlDirective):
         chosen = self._chosen()
         name = next((name for name in ("name", "class") if name in self.given), "")
         if name and "caption" not in self.given:
-            self.refuse("goes with :caption:, where there is one table to give it to", option=name)
+            self.refuse("requires :caption:, which makes one table", option=name)
         return [] if self.problems else self._show(chosen, self.values["columns"])
 
     def _show(self, chosen: RunSelection, columns: Sequence[str]) -> list[nodes.Node]:
@@ -139,7 +138,7 @@ class VerlRuns(VerlDirective):
         return RunSelection(sizes, tuple(filters), self.values["sort"])
 
     def _look_at_settings(self, names: Iterable[str]) -> None:
-        """Warn of a setting that no run records: most likely it is misspelt."""
+        """Warn about a setting that no run records, because it is probably misspelt."""
         for name in names:
             key = name.removeprefix("settings.")
             if key == name:
@@ -185,7 +184,7 @@ class VerlRuns(VerlDirective):
         return [*sections]
 
     def _note_size(self, size: str, place: nodes.Element) -> None:
-        """Give the place of a size class its id, to which references lead."""
+        """Set the id of a size class's place, which references link."""
         place["ids"].append(claimed_id(size_slug(size), place, self.state.document))
         VerlDomain.of(self.env).note_object(SIZE, size, Target(place["ids"][0], size))
 
@@ -197,7 +196,7 @@ class VerlRuns(VerlDirective):
         chosen: RunSelection,
         size: str = "",
     ) -> list[nodes.Node]:
-        """Return a box for each broken file, then the table, or a sentence instead of an empty one."""
+        """Return a box for each broken file, then the table, or a sentence if it has no rows."""
         content: list[nodes.Node] = [self._broken(file) for file in broken]
         if runs:
             ids = [run.id for run in runs]
@@ -211,12 +210,12 @@ class VerlRuns(VerlDirective):
                 content += self._all_details(runs)
         elif not broken or "caption" in self.given:
             empty = self._empty(size or listed(chosen.sizes), filtered=bool(chosen.filters))
-            # What refers to a caption must not lose its target with the last row.
+            # Keep the captioned table, so that references to it do not break with the last row.
             content.append(self._runs_table(one_cell(empty)) if "caption" in self.given else empty)
         return content
 
     def _reserved(self, runs: Iterable[Run]) -> dict[str, str]:
-        """Return by run the id of its row, which is one for all tables of a page."""
+        """Return by run the id of its row, which is the same for all tables of a page."""
         shown = VerlDomain.of(self.env).shown.get(self.env.docname, {}).get(RUN, {})
         place, page = verl_runs(), self.state.document
         return {
@@ -225,19 +224,19 @@ class VerlRuns(VerlDirective):
         }
 
     def _index(self, runs: Iterable[Run]) -> addnodes.index:
-        """Note the rows that references lead to; return their entries in the general index."""
+        """Record the rows that references link; return their entries in the general index."""
         domain = VerlDomain.of(self.env)
         index = addnodes.index(entries=[])
         for run in runs:
             about = run_about(run)
             anchor = self._anchors[run.id]
             if domain.note_object(RUN, run.id, Target(anchor, run_title(run), run.size)):
-                model = run.short_name.replace(";", ",")  # which would divide the entry
+                model = run.short_name.replace(";", ",")  # a semicolon would split the entry
                 index["entries"].append(("single", f"{model}; {about}", anchor, "", None))
         return index
 
     def _estimate(self, run: Run) -> Estimate | None:
-        """Return the estimate of a run; the page depends on it from now on."""
+        """Return the estimate of a run, and make the page depend on it."""
         from ...estimator.queries import RunEstimate
 
         try:
@@ -246,7 +245,7 @@ class VerlRuns(VerlDirective):
             return None
 
     def _computed(self, run: Run) -> dict[str, str]:
-        """Return what the columns show that are computed."""
+        """Return the texts of the computed columns."""
         from ...views.estimate import run_texts
 
         estimate = self._estimate(run)
@@ -265,7 +264,7 @@ class VerlRuns(VerlDirective):
             yield block
 
     def _details(self, run: Run, title: str) -> verl_details:
-        """Return status and peak; folded: what ran, the estimate, and the settings."""
+        """Return the details of a run: status and peak; folded, the run, the estimate and the settings."""
         from ...answer.queries import RunArguments, SettingsAnswer
         from ...estimator.queries import Capacity, RunEstimate
         from ...estimator.recorded import credible
@@ -288,7 +287,7 @@ class VerlRuns(VerlDirective):
         if shown := estimate and credible(estimate):
             drawn = phase_chart(shown, run_title(run), run.measured)
             content.append(self.chart(drawn, run.id))
-            # Without a caption it takes no number from the tables of the page.
+            # Without a caption, it does not count in the numbering of the page's tables.
             rows = phase_rows(shown)
             content.append(self.table(rows, with_options=False, table_class=MEMORY_CLASS))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
@@ -311,5 +310,5 @@ class VerlRuns(VerlDirective):
         return paragraph
 
     def _broken(self, file: BrokenRun) -> nodes.error:
-        text = " has errors and is not shown; the build log says which."
+        text = " has errors and is not shown; see the build log."
         return self.box(nodes.literal("", printable(file.shown)), nodes.Text(text))

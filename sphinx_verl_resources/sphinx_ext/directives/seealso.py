@@ -1,4 +1,4 @@
-"""``.. verl-seealso::``: links to those of some pages and labels that the documentation has."""
+"""``.. verl-seealso::``: links to the listed pages and labels that exist."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .base import VerlDirective
 
 
 class verl_seealso(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
-    """Links that are made when all pages have been read.
+    """A placeholder for links, which are made after all pages are read.
 
     Attributes:
-        entries: of each the text, which may be empty; the page and the label that it may mean.
-        refdoc: the page that lists them.
+        entries: for each entry its text, which may be empty, and the page and the label that it can mean.
+        refdoc: the page with the list.
     """
 
 
 class VerlSeeAlso(VerlDirective):
-    """The pages and labels of a list that exist, as Sphinx's ``seealso``."""
+    """The listed pages and labels that exist, as Sphinx's ``seealso``."""
 
     directive = "verl-seealso"
     instead_of_argument = "list pages and labels below it, after an empty line"
@@ -31,9 +31,9 @@ class VerlSeeAlso(VerlDirective):
         """Refuse an empty list, and addresses, which need no such list."""
         names = [name for _, name in self._entries()]
         if not names and not self.arguments:
-            raise NoAnswerError.because("nothing is listed", "write pages and labels below it, one a line")
+            raise NoAnswerError.because("the list is empty", "write pages and labels below it, one per line")
         for name in filter(is_address, names):
-            raise NoAnswerError.because(f"{name} is an address", "write pages and labels, one a line")
+            raise NoAnswerError.because(f"{name} is an address", "write pages and labels, one per line")
 
     def show(self) -> list[nodes.Node]:
         """Return a placeholder for the links."""

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .computed import Settings
 
 #: The link to the page about the estimator.
-_MORE = N_("How figures are made.")
-#: The label of the page about what to change when memory runs out.
+_MORE = N_("How figures are computed.")
+#: The label of the page on what to do when memory runs out.
 _OUT_OF_MEMORY = "out-of-memory"
-#: Each is an answer, and about a thousand take a second.
+#: Maximum number of answers in a form; about a thousand take a second.
 MOST_CELLS = 100_000
 
 
@@ -39,15 +39,15 @@ def _names(text: str) -> tuple[str, ...]:
 WHAT_IF_OPTIONS = (
     Option(
         "models",
-        "The models to choose from.",
+        "Models to choose from.",
         "Hugging Face names, separated by commas",
-        "those that verl's scripts or recorded runs load, one of those that are alike",
+        "the models of verl's scripts and recorded runs, without duplicates of the same shape",
         _names,
         (),
     ),
     Option(
         "gpus",
-        "The GPUs to choose from, by any of their names, which the form shows as they are written.",
+        "GPUs to choose from, by any of their names; the form shows the names as written.",
         "names of GPUs, separated by commas",
         f"``{', '.join(FORM_GPUS)}``",
         _names,
@@ -63,7 +63,7 @@ WHAT_IF_OPTIONS = (
     ),
     Option(
         "responses",
-        "Limits of the responses to choose from, in tokens.",
+        "Maximum response lengths to choose from, in tokens.",
         "numbers, separated by spaces or commas",
         f"``{' '.join(map(str, FORM_RESPONSES))}``",
         numbers(LIMITS["sequence-length"]),
@@ -73,14 +73,14 @@ WHAT_IF_OPTIONS = (
 
 
 class VerlWhatIf(SettingsDirective):
-    """A form for models, GPUs and lengths, with an answer."""
+    """A form for model, GPUs and response length, with an answer."""
 
     directive = "verl-what-if"
     takes = WHAT_IF_OPTIONS
     instead_of_argument = "name the models under :models:"
 
     def show(self) -> list[nodes.Node]:
-        """Return the form with its first answer; the files with all answers are noted."""
+        """Return the form with its first answer, and remember the files with all answers."""
         from ...answer.queries import Grid
         from ...views.what_if import form
         from ...views.what_if_answers import answers_file, answers_of, fields_of, first_answer, shared_data
@@ -121,7 +121,7 @@ class VerlWhatIf(SettingsDirective):
         ]
 
     def _runs(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Return the titles of recorded runs, and the addresses of their scripts or nothing."""
+        """Return the titles of runs, each with the address of its script; empty if there is none."""
         from ...estimator.queries import RecordedRun
         from ...views.runs import title_and_batch
 
@@ -134,7 +134,7 @@ class VerlWhatIf(SettingsDirective):
         }
 
     def _choices(self) -> tuple[tuple[str, ...], Axes]:
-        """Return the models and what else can be chosen, and note what is wrong with it."""
+        """Return the models and the other choices, and record their problems."""
         from ...answer.grid import Axes
         from ...answer.queries import UsedModels
 
@@ -146,15 +146,15 @@ class VerlWhatIf(SettingsDirective):
         models, axes = models or self.ask(UsedModels()), Axes(counts, gpus, responses)
         size = len(models) * axes.size
         if size > MOST_CELLS:
-            message = f"the choices have {size:,} combinations, and a form at most {MOST_CELLS:,}"
+            message = f"the form has {size:,} combinations; the maximum is {MOST_CELLS:,}"
             self.refuse(message, "name fewer under :models:, :gpus:, :counts: or :responses:")
         return models, axes
 
     def _check_settings(self, settings: Settings) -> None:
-        """Note settings that the form sets."""
+        """Record a problem for settings that the form itself sets."""
         from ...answer.grid import CHOSEN
 
         for key, _value in settings:
             if key in CHOSEN:
-                message = f"{key}: the choices of the form set it"
+                message = f"{key} is set by the form"
                 self.note(Diagnostic(self.place_of(key), Code.directive, message, "leave it out"))

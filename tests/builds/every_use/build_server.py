@@ -1,7 +1,7 @@
-"""Builds what it is asked for, one build after another, in a process whose hash seed its caller has chosen.
+"""Run requested builds in one process, whose caller chooses the hash seed.
 
 Each line of standard input is JSON: source, output, jobs, and whether the build is a fresh one. Each line of standard
-output is the list of the pages that were read, or of what went wrong.
+output is the list of the pages that were read, or of the errors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A project with a page for each way to use the extension, on data directories of its own."""
+"""A project with a page for each use of the extension, on separate data directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sphinx.testing.util import SphinxTestApp
 
-#: By name, pages that use the extension, each in one way.
+#: By name, pages that each use the extension in one way.
 PAGES = {
     "runs": ".. verl-runs::",
     "runs-7b": ".. verl-runs:: 7B",
@@ -125,7 +125,7 @@ CASE = (
     "- {{id: {id}, source: https://example.org/log, model: own/Used-1B, config: {{trainer.nnodes: 1}}, "
     "gpus: {{count: 2, type: H100}}}}\n"
 )
-#: What the data directory ``data`` holds at first; ``more`` holds ``gpus.yaml`` of another card.
+#: The initial content of the data directory ``data``; ``more`` contains a ``gpus.yaml`` with another GPU.
 DATA = {
     "data/runs/a7.yaml": A7,
     "data/runs/b7.yaml": B7,
@@ -143,13 +143,13 @@ DATA = {
 
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory) -> Path:
-    """Where the project is built once, and where what it then looks like is kept."""
+    """The folder of the project, built once, and of its copy after the build."""
     return tmp_path_factory.mktemp("every-use")
 
 
 @pytest.fixture
 def every_use(kept, project, data):
-    """The project after its first build; Sphinx would not take up a build at another path."""
+    """The project after its first build; Sphinx would not continue a build at another path."""
     project.path, data.path = kept / "now/docs", kept / "now/data"
     if (kept / "first").exists():
         shutil.rmtree(kept / "now")
@@ -164,7 +164,7 @@ def every_use(kept, project, data):
 
 
 def _write(project, folder: Path) -> None:
-    """Write the pages of the project, and its data directories into ``folder``."""
+    """Write the pages of the project, and write its data directories into ``folder``."""
     for name, text in DATA.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")
@@ -176,14 +176,14 @@ def _write(project, folder: Path) -> None:
 
 @dataclass
 class Asked:
-    """The project after its first build, whose domain is asked what a change makes outdated.
+    """The project after its first build, with a domain that can be asked which pages are outdated.
 
-    Nothing is built again: Sphinx reads what ``env-get-outdated`` names, and ``test_changes.py`` compares some of
-    these builds with fresh ones.
+    Nothing is built again: Sphinx reads the pages that ``env-get-outdated`` returns, and ``test_changes.py``
+    compares some of these builds with fresh ones.
     """
 
     app: SphinxTestApp
-    #: What holds the directories ``data`` and ``more``.
+    #: The folder of the directories ``data`` and ``more``.
     folder: Path
 
     def outdated(self) -> set[str]:
@@ -204,7 +204,7 @@ def _asked(new_project) -> Asked:
 
 @pytest.fixture
 def asked(_asked) -> Asked:
-    """The project with its data as they were when it was built."""
+    """The project with its data as at the time of the build."""
     for name in ("data", "more"):
         shutil.rmtree(_asked.folder / name, ignore_errors=True)
         shutil.copytree(_asked.folder / "first" / name, _asked.folder / name)
@@ -220,7 +220,7 @@ CONF = {
 
 
 def _written(folder: Path) -> dict[str, bytes]:
-    """What a build has written, by path, without what says how it was built."""
+    """Return the output of a build, by path, without information on the build itself."""
     return {
         path.relative_to(folder).as_posix(): _search_index(path)
         if path.name == "searchindex.js"
@@ -231,10 +231,10 @@ def _written(folder: Path) -> dict[str, bytes]:
 
 
 def _search_index(path: Path) -> bytes:
-    """The index without what Sphinx itself gets wrong in a second build.
+    """Return the search index without Sphinx's own mistakes in a second build.
 
-    It keeps an empty entry for each word that no page has any more, and forgets the terms of the general
-    index that pages hold which it does not write again.
+    Sphinx keeps an empty entry for each word that no page contains any longer, and loses the terms of the general
+    index on pages that it does not write again.
     """
     text = path.read_text("utf-8")
     start, end = text.index("{"), text.rindex("}") + 1
@@ -247,13 +247,13 @@ def _search_index(path: Path) -> bytes:
 
 @pytest.fixture
 def written() -> Callable[[Path], dict[str, bytes]]:
-    """A function: what a build has written into a folder."""
+    """A function that returns the output of a build in a folder."""
     return _written
 
 
 @pytest.fixture
 def same_as_fresh() -> Callable[..., None]:
-    """A function: fails where a build has written other than a fresh one of the same files does."""
+    """A function that fails if the output of a build differs from a fresh build of the same files."""
 
     def check(build, project) -> None:
         found = _written(build.out)

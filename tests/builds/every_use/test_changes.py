@@ -1,6 +1,6 @@
 """Every kind of change: exactly the pages that use it are read again.
 
-The domain is asked for all of them; for one of each kind, what is then written is compared with a fresh build.
+The domain answers for all of them; for one change of each kind, the output is compared with a fresh build.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from data_changes import CARD, CHANGES, ON_OWN_CARD, REMARKS, RUN_A7, RUN_C3, RU
 
 @pytest.fixture
 def folder(data):
-    """What holds the data directories."""
+    """The folder of the data directories."""
     return data.path.parent
 
 
-#: One of each kind, whose output is compared too.
+#: One change of each kind, with compared output.
 COMPARED = {
     "figures of 8B", "a step of the chain", "setting of a run", "run added", "run broken", "run that others link renamed", "size class of a run", "card edited",
     "card of runs renamed", "architecture deleted", "an assumption", "key added that a page shows",
@@ -56,7 +56,7 @@ def test_older_files_in_the_place_of_newer_ones(asked):
     assert asked.outdated() == CHANGES["run edited"][1]
 
 
-#: By value of conf.py, what it is set to and which pages use it.
+#: By value of conf.py, its setting and the pages that use it.
 VALUES = {
     "script_url": (
         "https://example.org/{ref}/{path}",
@@ -97,7 +97,7 @@ def test_the_order_of_directories(every_use, folder):
         "gpus-own",
     }
     apply({"more/gpus.yaml": ("30960", "20960")}, folder)
-    assert every_use.build().read == set(), "what is overridden shows nowhere"
+    assert every_use.build().read == set(), "overridden data show nowhere"
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_a_new_version_of_the_extension(every_use, monkeypatch):
 
 @pytest.mark.slow
 def test_pages_that_say_what_is_wrong(every_use, folder):
-    """They are read again when the hint changes, or when it is wrong no more."""
+    """They are read again when the hint changes or the mistake is fixed."""
     pages = {
         "wrong-card": ".. verl-runs:: 405B\n   :gpu: OWN-41\n",
         "wrong-setting": ".. verl-runs:: 405B\n   :columns: id settings.data.prompts_a_step\n",
@@ -168,7 +168,7 @@ def test_pages_that_say_what_is_wrong(every_use, folder):
 
 @pytest.mark.slow
 def test_what_no_page_shows_is_remembered(every_use, folder, monkeypatch):
-    """The data are not loaded in each build until a page is read for another reason."""
+    """Later builds do not load the data again until a page is read for another reason."""
     apply(CHANGES["key edited that no page shows"][0], folder)
     assert every_use.build().read == set()
     from sphinx_verl_resources.catalog import catalog

@@ -1,4 +1,4 @@
-"""Every directive and role through every builder: nothing is said against it, and nothing of it is missing."""
+"""Every directive and role in every builder: without warnings, and complete."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from bs4 import BeautifulSoup
 
-#: The files that hold the pages, by builder.
+#: The files of the pages, by builder.
 OUTPUTS = {
     "dirhtml": "**/*.html", "singlehtml": "index.html", "epub": "*.xhtml", "json": "*.fjson", "text": "*.txt",
     "latex": "*.tex", "man": "*.1", "texinfo": "*.texi", "xml": "*.xml", "pseudoxml": "*.pseudoxml",
 }  # fmt: skip
-#: Characters inside words in outputs: places to break a word, escapes, marks of HTML around parts of a cell.
+#: Characters inside words in outputs: break points, escapes, HTML tags around parts of a cell.
 INSIDE_WORDS = re.compile(
     r"\\f[BIP]|\\allowbreak\{\}|\\sphinxhyphen\{\}|\\-|\\(?=[_-])|&#?\w+;|\\u[0-9a-f]{4}"
 )
@@ -26,7 +26,7 @@ def words_of(text):
 
 @pytest.fixture
 def shown(every_use):
-    """The words in the cells of all our tables, as HTML has them."""
+    """The words in the cells of all our tables, from HTML."""
     cells = [
         cell.get_text()
         for page in every_use.build(nitpicky=True).out.glob("*.html")
@@ -63,7 +63,7 @@ def test_pages_joined_in_one_file_keep_their_notes_apart(own, data):
         section = soup.find(id=page)
         marks = {mark["href"][1:] for mark in section.select("a.verl-mark")}
         assert marks
-        assert marks == {mark for mark in marks if section.find(id=mark)}, "each leads to its own page"
+        assert marks == {mark for mark in marks if section.find(id=mark)}, "each links to its own page"
         assert all(mark.endswith(suffix) for mark in marks)
     assert ids_of(own.build("html").soup("one.html")) == ids_of(own.build("html").soup("two.html"))
 
@@ -77,7 +77,7 @@ def test_documents_within_a_page_of_myst_keep_their_ids_apart(own, data):
 
 @pytest.fixture
 def asked():
-    """A server on this machine that has every file but one, and what it was asked for."""
+    """A local server that has every file but one, and the requests to it."""
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -110,7 +110,7 @@ def test_linkcheck_follows_the_links_of_rows(own, data, asked):
         verl_resources_script_url=address + "/file/{ref}/{path}",
         verl_resources_commit_url=address + "/commit/{ref}",
         verl_resources_add_run=address + "/add",
-        linkcheck_report_timeouts_as_broken=False,  # Sphinx 7.4 warns where this is not said
+        linkcheck_report_timeouts_as_broken=False,  # Sphinx 7.4 warns without this
     )
     assert set(paths) == {
         "/file/abc/examples/a.sh",

@@ -1,4 +1,4 @@
-"""Builds in several processes write what one process writes, byte for byte, whatever order sets come in."""
+"""Builds in several processes write the same bytes as one process, for any order of sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sphinx_verl_resources.sphinx_ext.queries import Runs
 pytestmark = pytest.mark.slow
 
 BUILDERS = ("html", "latex", "gettext")
-#: Builds with one builder after another, which share what was read; gettext's shares with none.
+#: Builds with several builders in sequence, which share the pages read; gettext shares with none.
 BUILD = """
 import sys
 from sphinx.cmd.build import main
@@ -29,7 +29,7 @@ for name in builders:
 
 @pytest.fixture
 def build_apart(every_use, tmp_path, written):
-    """A function: what builds in a fresh process, with some number of jobs, have written."""
+    """A function that returns the output of builds in a fresh process with a number of jobs."""
     every_use.build()  # writes conf.py
 
     def build(jobs: int) -> dict[str, bytes]:
@@ -69,7 +69,7 @@ def test_any_number_of_processes_writes_the_same(build_apart, data):
 
 @pytest.fixture
 def domain(every_use):
-    """The domain after a build that had nothing to do."""
+    """The domain after a build without changes."""
     return VerlDomain.of(every_use.build().app.env)
 
 
@@ -79,7 +79,7 @@ def test_a_document_is_forgotten_and_no_other(domain):
     for kept, documents in before.items():
         assert documents.pop("runs-7b")
         assert domain.data[kept] == documents
-    domain.clear_doc("plain")  # of which nothing is kept
+    domain.clear_doc("plain")  # nothing of it is kept
 
 
 def test_what_another_process_has_read_is_taken_over_and_no_more(domain):

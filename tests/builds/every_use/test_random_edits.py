@@ -1,7 +1,7 @@
-"""Random edits, one after another: each page that shows the edit is read again and no other, and written as by a fresh build.
+"""Random edits in sequence: only the pages that show an edit are read again, and written as by a fresh build.
 
-Two processes with hash seeds of their own take turns, in one process and in two. `EDITS=200 SEED=1` before the command
-tries more and others.
+Two processes with different hash seeds take turns, with one job and with two. Set `EDITS=200 SEED=1` before the command
+to try more and other edits.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from data_changes import CHANGES, REMARKS, apply
 
 EDITS = int(os.environ.get("EDITS", "18"))
 SEED = int(os.environ.get("SEED", "0"))
-#: How many changes of the data there are at once.
+#: Maximum number of simultaneous changes of the data.
 MOST = 3
-#: One fresh build for so many edits.
+#: Number of edits per fresh build.
 EVERY = 3
 SERVER = Path(__file__).with_name("build_server.py")
 
-#: Pages with links to files of verl.
+#: Pages with links to files in verl's repository.
 SCRIPTS = {"runs", "runs-7b", "runs-details", "what-if", *REMARKS}
-#: Edits beside those of the data: by name, the file, a text in it and what replaces it, and the pages to be read.
+#: Edits besides those of the data: by name, the file, a text in it, its replacement, and the pages to read.
 OTHERS = {
     "a page that uses nothing": ("docs/plain.rst", "More.", "Other.", {"plain"}),
     "a title that a list names": ("docs/plain.rst", "Below\n-----", "Lower\n-----", {"plain"}),
@@ -62,14 +62,14 @@ html_title = 'a'
 
 
 class Edits:
-    """The files of a project, of which some are changed for now."""
+    """The files of a project, some of which are currently changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.active: dict[str, dict[str, bytes | None]] = {}
 
     def files_of(self, name: str) -> list[str]:
-        """The files that a change is of."""
+        """Return the files of a change."""
         if name in OTHERS:
             return [OTHERS[name][0]]
         sources = [
@@ -78,7 +78,7 @@ class Edits:
         return [*CHANGES[name][0], *sources]
 
     def possible(self) -> list[str]:
-        """The changes that can be made or taken back now."""
+        """Return the changes that can be made or undone now."""
         if len(self.active) >= MOST:
             return sorted(self.active)
         busy = {file for name in self.active for file in self.files_of(name)}
@@ -89,7 +89,7 @@ class Edits:
         ]
 
     def toggle(self, name: str) -> None:
-        """Make a change, or take it back."""
+        """Make a change, or undo it."""
         if name in self.active:
             for file, content in self.active.pop(name).items():
                 path = self.folder / file
@@ -113,13 +113,13 @@ class Edits:
 
 
 def users(name: str) -> set[str]:
-    """The pages that show a change."""
+    """Return the pages that show a change."""
     return OTHERS[name][3] if name in OTHERS else CHANGES[name][1]
 
 
 @pytest.fixture
 def build(every_use, data, tmp_path):
-    """A function: the pages that the next build reads; two processes take turns, each with a hash seed of its own."""
+    """A function that returns the pages that the next build reads; two processes with different hash seeds take turns."""
     every_use.build()  # writes conf.py
     docs = data.path.parent / "docs"
     with (docs / "conf.py").open("a", encoding="utf-8") as stream:
@@ -165,7 +165,7 @@ def test_random_edits(build, data, written, tmp_path):
         edits.toggle(name)
         history.append(name)
         shown = users(name)
-        # Where changes meet, each may show what another has moved.
+        # Several changes of the same file may move each other's lines.
         around = before | set().union(*map(users, edits.active))
         if extra := build(number) - (shown | around if around - shown else shown):
             superfluous.append((number, name, sorted(edits.active), sorted(extra)))

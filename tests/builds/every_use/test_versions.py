@@ -1,4 +1,4 @@
-"""What lies in pickles between builds, beside the numbers that must be raised when it changes."""
+"""The content of pickles between builds, next to the version numbers to raise when it changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sphinx_verl_resources.sphinx_ext.objects import Target
 
 MODULES = {analysis_queries.__name__, answer_queries.__name__, estimator_queries.__name__, queries.__name__}
 
-#: Whoever changes anything here raises the number too, or people's old pickles meet new code.
+#: If you change anything here, raise the number too; otherwise new code reads old pickles.
 DATA_VERSION = 17
 DATA = {
     "": "files objects problems state uses written",
@@ -58,7 +58,7 @@ DATA = {
     "sphinx_ext.queries.RegistryNames": "kind names",
     "sphinx_ext.queries.Runs": "selection columns",
 }
-#: What pages ask of the analysis, with the arguments.
+#: The functions of the analysis that pages query, with the arguments.
 FUNCTIONS = {
     "analysis.analysis.analyse": "name gpus batch_size sequence_length steps",
     "analysis.analysis.assumptions_of": "",
@@ -75,7 +75,7 @@ FUNCTIONS = {
 }
 
 ENV_VERSION = 8
-#: By class: the attributes of ours, and those that say what a reference is to.
+#: By class: our attributes, and those with the target of a reference.
 NODES = {
     "pending_xref": "std:ref verl:gpu verl:model verl:run verl:size verl_contribute verl_name verl_optional verl_row",
     "verl_chart": "drawing format xml:space",
@@ -91,7 +91,7 @@ NODES = {
 
 
 def kinds(kind: type) -> set[type]:
-    """Return a class and all that are made from it."""
+    """Return a class and all its subclasses."""
     return {kind}.union(*map(kinds, kind.__subclasses__()))
 
 
