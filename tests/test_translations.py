@@ -22,6 +22,12 @@ SHOWN = {"Text", "paragraph", "strong", "emphasis", "title", "term", "inline", "
          "phase_chart", "drawing", "savings_chart", "accuracy_plot"}  # fmt: skip
 #: Modules of ``views`` with text for terminals or programs.
 FOR_TERMINALS = {"plain_text", "answer_text", "fewest_text", "diagnosis", "problems"}
+#: By message, terms of the glossary that its translation words otherwise.
+OTHERWISE = {
+    "Attention heads": {"head"},  # not the output head
+    "Heads (query/key)": {"head"},  # the same
+    "never fits": {"fits"},  # Chinese negates the verb: 放不下
+}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +69,41 @@ def test_everything_is_translated(tool, po):
         for string in strings:
             assert string.strip(), message.id
             assert names(string) == names(ids[-1]), message.id
+
+
+def glossary(path: Path) -> dict[str, str]:
+    """Return the translation of each term of a glossary, longer terms first."""
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|.*\|$", path.read_text("utf-8"), re.MULTILINE)
+    return dict(sorted(rows[2:], key=lambda row: -len(row[0])))
+
+
+def terms_in(text: str, terms: dict[str, str]) -> set[str]:
+    """Return the terms of a message, also in the plural; a word of a longer term does not count again."""
+    text, found = re.sub(r"\{\w+\}", "|", text), set()
+    for term in terms:
+        text, count = re.subn(
+            rf"\b{re.escape(term.removesuffix('s'))}(e?s)?\b", "|", text, flags=re.IGNORECASE
+        )
+        found |= {term} if count else set()
+    return found
+
+
+def test_terms_are_translated_as_the_glossary_says(tool, po):
+    terms = glossary(po.parent.parent / "glossary.md")
+    assert len(terms) > 40
+    used, wrong = set(), []
+    for message in tool.translation(po):
+        ids, strings = message.id, message.string
+        text, translation = (ids[-1], strings[0]) if isinstance(ids, tuple) else (ids, strings)
+        in_message = terms_in(text, terms)
+        used |= in_message
+        wrong += [
+            (text, term, terms[term])
+            for term in sorted(in_message - OTHERWISE.get(text, set()))
+            if terms[term].casefold() not in translation.casefold()
+        ]
+    assert wrong == []
+    assert set(terms) - used == set(), "these terms are in no message"
 
 
 def test_what_is_compiled_is_what_is_written(tool, po):

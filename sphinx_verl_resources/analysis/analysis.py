@@ -312,7 +312,7 @@ def find_shape(analysis: Analysis, name: str) -> ModelShape:
     )
     if entry is None:
         code = Code.unknown_model if "/" in name else Code.unknown_size
-        raise NoAnswerError.because(f"there is no model {name!r}", _hint(analysis, name), code=code)
+        raise NoAnswerError.because(f"unknown model {name!r}", _hint(analysis, name), code=code)
     return _of_architecture(entry, name if name in entry.lookup_names else entry.name, assumed.gpus)
 
 

@@ -236,7 +236,7 @@ def sizes(text: str) -> tuple[str, ...]:
 def _size(word: str) -> str:
     size = next((size for size in SIZES if size.lower() == word.lower()), None)
     if size is None:
-        message = f"there is no size class {word!r}"
+        message = f"unknown size class {word!r}"
         raise NoAnswerError.because(message, sizes_hint(word), code=Code.unknown_size)
     return size
 

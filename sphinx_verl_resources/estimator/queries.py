@@ -56,7 +56,7 @@ class RecordedRun(EstimatorQuery["Run"]):
         run = data.catalog.runs.get(self.run)
         if run is None:
             hint = did_you_mean(self.run, data.catalog.runs) or "see the ids in runs/"
-            raise NoAnswerError.because(f"there is no run {self.run[:200]!r}", hint)
+            raise NoAnswerError.because(f"unknown run {self.run[:200]!r}", hint)
         return run
 
     def fingerprint(self, answer: Run) -> str:

@@ -151,7 +151,7 @@ def warn_missing(app: Sphinx, domain: Domain, node: pending_xref) -> bool | None
     if canonical(domain.catalog, kind, name):
         message = f"no page shows the {what} {name!r}; add '.. {_DIRECTIVES[kind]}::' to a page"
     elif kind == SIZE:
-        message = f"there is no size class {name!r}; {sizes_hint(name)}"
+        message = f"unknown size class {name!r}; {sizes_hint(name)}"
     else:
         hint = suggest_or(name, names(domain.catalog, kind), ADD_IT.get(kind, "record it, or fix the name"))
         message = f"unknown {what} {name!r}; {hint}"

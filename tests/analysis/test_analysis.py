@@ -139,7 +139,7 @@ def test_models_go_by_many_names(analysis, name, parameters):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("9B", "there is no model '9B'; the nearest is 8B"),
+        ("9B", "unknown model '9B'; the nearest is 8B"),
         ("Qwen/Qwen3-8", "did you mean 'Qwen/Qwen3-8B'?"),
         ("whatever it is", "name one of 3B, 8B, 32B,"),
     ],

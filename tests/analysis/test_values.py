@@ -65,7 +65,7 @@ def test_value(analysis, text, value):
         ("8B", "unknown figure '8B'"),
         ("bach size", "did you mean 'batch size'?"),
         ("8B,", "there is no figure ''"),
-        ("9B, total", "there is no model '9B'; the nearest is 8B"),
+        ("9B, total", "unknown model '9B'; the nearest is 8B"),
         ("8B, after magic", "there is no step 'magic'; allowed: FSDP, Gradient checkpointing"),
         ("8B, after FSPD", "did you mean 'FSDP'?"),
         ("8B, saved by magic", "there is no step 'magic'"),

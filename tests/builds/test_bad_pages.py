@@ -18,7 +18,7 @@ def located(build) -> list[str]:
 
 #: Arguments, options and text of a directive, and the start of the message about it.
 WRONG = [
-    (('verl-runs 7X',), "there is no size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]"),
+    (('verl-runs 7X',), "unknown size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]"),
     (('verl-runs 7B 7b',), "the size class '7b' is given twice; keep one of the two [verl.directive]"),
     (('verl-runs', ':columns: modle'), ":columns: unknown field 'modle'; did you mean 'model'? [verl.directive]"),
     (('verl-runs', ':columns: tag tag'), ":columns: the field 'tag' is given twice; keep one of the two [verl.directive]"),
@@ -63,7 +63,7 @@ def test_everything_wrong_with_a_directive_at_once(own, data):
     ).build()
     found = [line.split("verl-runs: ")[1].split(";")[0] for line in build.warnings]
     assert found == [
-        ":colour: unknown option", ":columns: unknown field 'modle'", "there is no size class '7X'", ":tag: unknown value 'X'",
+        ":colour: unknown option", ":columns: unknown field 'modle'", "unknown size class '7X'", ":tag: unknown value 'X'",
         ":gpu: unknown value 'H1000'",
     ]  # fmt: skip
     assert len(build.soup().select(".verl-problem")) == 5

@@ -57,7 +57,7 @@ CASES = [
     Case("wrong_type", "type.yaml", {"max_batch": "many"}, "13:12", "max_batch: expected a whole number"),
     Case("wrong_value", "value.yaml", {"max_batch": 0}, "13:12", "max_batch: must be at least 1"),
     Case("unknown_value", "tag.yaml", {"tag": "MAX"}, "3:6", "tag: unknown value 'MAX'; "),
-    Case("unknown_size", "size.yaml", {"size": "7X"}, "2:7", "size: there is no size class '7X'; "),
+    Case("unknown_size", "size.yaml", {"size": "7X"}, "2:7", "size: unknown size class '7X'; "),
     Case("unknown_gpu", "gpu.yaml", {"gpus": {"count": 1, "type": "H1000"}}, "8:9", "gpus.type: unknown GPU"),
     Case("unknown_model", "model.yaml", {"model": "Qwen/Qwen"}, "4:8", "model: unknown model"),
     Case("bad_url", "url.yaml", {"contributor": {"name": "A", "url": "ftp://x"}}, "15:8", "contributor.url: "),

@@ -9,7 +9,7 @@ MODEL = ("verl-memory", ":model: Qwen/Qwen2.5-7B-Instruct", ":gpus: 8*H100", "")
 
 
 BAD = [
-    ((":run: qwen2-5-7b-grpo-lora-1xh10",), {0: "there is no run 'qwen2-5-7b-grpo-lora-1xh10'; did you mean 'qwen2-5-7b-grpo-lora-1xh100'? [verl.directive]"}),
+    ((":run: qwen2-5-7b-grpo-lora-1xh10",), {0: "unknown run 'qwen2-5-7b-grpo-lora-1xh10'; did you mean 'qwen2-5-7b-grpo-lora-1xh100'? [verl.directive]"}),
     ((":run: qwen2-5-0-5b-ppo-1-gpu",), {0: "the run 'qwen2-5-0-5b-ppo-1-gpu' has no recorded settings; add them to its file, or give a model and settings instead"}),
     ((":run: x", ":model: y"), {0: ":run: and :model: cannot be combined; keep one of them"}),
     ((":run: qwen3-4b-grpo-4xh800", ":gpus: 8*H100"), {0: ":gpus: requires :model:; a run has its own"}),
@@ -119,7 +119,7 @@ OTHERS = [
     (("verl-fit 7B", ":gpu: H100",), 0, "the directive takes no argument; name the size classes under :sizes:"),
     (("verl-fit", ":gpu: H1000",), 0, ":gpu: unknown GPU 'H1000'; did you mean 'H100'?"),
     (("verl-fit", ":gpu: H100", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
-    (("verl-fit", ":gpu: H100", ":sizes: 8B"), 0, ":sizes: there is no size class '8B'; the nearest is 7B"),
+    (("verl-fit", ":gpu: H100", ":sizes: 8B"), 0, ":sizes: unknown size class '8B'; the nearest is 7B"),
     (("verl-fit", ":gpu: H100", ":gpus: 8 8"), 0, ":gpus: '8' is given twice"),
     (("verl-fit", ":gpu: H100", ":gpus: 8 x"), 0, ":gpus: must be a whole number from 1 to 100,000, got 'x'"),
     (("verl-fit", ":gpu: H100", ":count: 8"), 0, ":count: unknown option"),
@@ -130,7 +130,7 @@ OTHERS = [
     (("verl-fewest", ":memory: 80GB"), 0, ":memory: must be a whole number from 1 to 10,000, got '80GB'"),
     (("verl-fewest", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
     (("verl-fewest", ":task: grpo-lora"), 0, "the table has columns for LoRA; write GRPO instead of grpo-lora"),
-    (("verl-fewest", ":sizes: 8B"), 0, ":sizes: there is no size class '8B'; the nearest is 7B"),
+    (("verl-fewest", ":sizes: 8B"), 0, ":sizes: unknown size class '8B'; the nearest is 7B"),
     (("verl-fewest", "", "actor_rollout_ref.model.lora_rank: 8"), 2, "actor_rollout_ref.model.lora_rank: the table's rows and columns set this key; remove it"),
     (("verl-fewest", ":sizes: 7B", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
     (("verl-accuracy", ":group: logs"), 0, ":group: unknown value 'logs'; allowed: training, fsdp, fsdp-today, megatron, easyr1, other"),
@@ -199,6 +199,6 @@ def test_a_run_with_settings_that_cannot_be(own, data):
     """It is left out like a run with any other error."""
     data.run("a", settings={"actor_rollout_ref.rollout.tensor_model_parallel_size": 3})
     page, run = own.page(".. verl-memory::\n   :run: a\n").build().warnings
-    assert page.endswith("ERROR: verl-memory: there is no run 'a'; see the ids in runs/ [verl.directive]")
+    assert page.endswith("ERROR: verl-memory: unknown run 'a'; see the ids in runs/ [verl.directive]")
     key = "actor_rollout_ref.rollout.tensor_model_parallel_size"
     assert run.startswith(f"../data/runs/a.yaml:14:3: ERROR: {key}: 3 does not divide")

@@ -87,7 +87,7 @@ def test_any(shown, target, link):
         (":verl:gpu:`H1000`", "verl:gpu: unknown GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml"),
         (":verl:model:`Qwen/Qwen2.5-7`", "verl:model: unknown model 'Qwen/Qwen2.5-7'; did you mean "
          "'Qwen/Qwen2.5-7B'? If not, add it to architectures.yaml"),
-        (":verl:size:`8B`", "verl:size: there is no size class '8B'; the nearest is 7B; the size classes are "
+        (":verl:size:`8B`", "verl:size: unknown size class '8B'; the nearest is 7B; the size classes are "
          "0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B"),
         (":verl:model:`Qwen/Qwen2.5-32B`", "verl:model: no page shows the model "
          "'Qwen/Qwen2.5-32B'; add '.. verl-models::' to a page"),

@@ -110,7 +110,7 @@ CASES = {
     ),
     "unknown size": (
         replaced("size: 7B", "size: 7b"),
-        "data/runs/a.yaml:2:7: ERROR: size: there is no size class '7b'; the nearest is 7B; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
+        "data/runs/a.yaml:2:7: ERROR: size: unknown size class '7b'; the nearest is 7B; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
         "32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]",
     ),
     "unknown backend": (
@@ -200,7 +200,7 @@ CASES = {
     ),
     "a size that is no class": (
         replaced("size: 7B", "size: 8B"),
-        "data/runs/a.yaml:2:7: ERROR: size: there is no size class '8B'; the nearest is 7B; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
+        "data/runs/a.yaml:2:7: ERROR: size: unknown size class '8B'; the nearest is 7B; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
         "32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]",
     ),
     "nothing measured": (

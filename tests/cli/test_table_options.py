@@ -74,7 +74,7 @@ def test_rows(ids, runs, words, expected):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--size", "9B"], "--size: there is no size class '9B'; the nearest is 7B"),
+        (["--size", "9B"], "--size: unknown size class '9B'; the nearest is 7B"),
         (["--size", "7B,7B"], "--size: the size class '7B' is given twice"),
         (["--size", ""], "--size: name at least one size class"),
         (["--gpu", "H1000"], "--gpu: unknown value 'H1000'; did you mean 'H100'?"),

@@ -69,7 +69,7 @@ SettingValue = Annotated[
 
 def _size(value: str) -> str:
     if value not in SIZES:
-        raise problem("unknown_size", f"there is no size class {value!r}", sizes_hint(value))
+        raise problem("unknown_size", f"unknown size class {value!r}", sizes_hint(value))
     return value
 
 
