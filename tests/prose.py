@@ -79,14 +79,14 @@ PHRASES = {
     r"the first of these|the one of the two": "name it",
 }  # fmt: skip
 PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b", re.IGNORECASE)
-#: Sentences that begin with a clause in place of a noun, or turn the order round.
+#: Sentences that begin with a clause instead of a noun, or in reverse order.
 RIDDLE = re.compile(r"(?:What|Who|Whoever|Whether|Where|Of (?:a|an|the|all|what|its|such)) ")
 PARTICIPLE = (
     r"(?:\w{3,}ed|born|bought|broken|built|chosen|cut|done|drawn|found|given|got|held|hidden|kept|known|laid|led|left"
     r"|made|meant|met|paid|put|read|run|said|seen|sent|set|shown|split|taken|told|typed|understood|written)"
 )
 PASSIVE = re.compile(rf"\b(?:is|are|was|were|be|been|being)\s+(?:not\s+|\w+ly\s+)?{PARTICIPLE}\b")
-#: Passive voices that hang on one another, as in "is said to be known", or that fill a sentence.
+#: One passive verb that depends on another, or a sentence full of them.
 CHAIN = re.compile(rf"{PASSIVE.pattern}\s+(?:to|and|or|as|that)\s+(?:be|is|are|has been)\s+{PARTICIPLE}\b")
 
 #: Abbreviations that every reader of verl's documentation knows, or that name a format, a program or a setting.

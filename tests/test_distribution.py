@@ -78,7 +78,9 @@ def names(root, tool):
         f"{target}/{path.relative_to(root / source).as_posix()}"
         for source, target in tool.FOLDERS.items()
         for path in (root / source).rglob("*")
-        if path.is_file() and path.suffix not in {".json", ".po", ".pot", ".pyc"}
+        if path.is_file()
+        and path.suffix not in {".json", ".po", ".pot", ".pyc"}
+        and path.name != "glossary.md"
     ]
 
 

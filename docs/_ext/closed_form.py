@@ -1,4 +1,4 @@
-"""``.. docs-closed-form::``: a closed form next to the estimator, for the logs of verl until v0.7.1.
+"""``.. docs-closed-form::``: a closed form next to the estimator, for the logs of verl up to v0.7.1.
 
 Its constants are guesses made without these logs.
 """

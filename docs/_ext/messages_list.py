@@ -32,7 +32,7 @@ class Codes(Generated):
         yield "   :class: docs-codes"
         yield ""
         yield "   * - Code\n     - Meaning, what to do, and an example"
-        for code in Code:
+        for code in sorted(Code, key=lambda code: code.id):
             yield f"   * - .. _{code.id}:\n\n       ``{code.id}``"
             where = "" if code.origin is Origin.BUILD else " From the command line only."
             yield f"     - {code.meaning}{where} {code.remedy}"

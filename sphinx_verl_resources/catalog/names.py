@@ -90,7 +90,7 @@ ADAPTER_RANKS = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.l
 #: The groups of cases whose errors are recorded separately.
 CASE_GROUPS = TRAINING, FSDP, FSDP_TODAY, MEGATRON, EASYR1, OTHER = (
     "training",  # Plain fine-tuning with FSDP, with known token counts.
-    "fsdp",  # Dense text models without critic, verl until v0.7.1 with FSDP.
+    "fsdp",  # Dense text models without critic, verl up to v0.7.1 with FSDP.
     "fsdp-today",  # The same with verl v0.8.0 or later.
     "megatron",  # Any training with Megatron.
     "easyr1",  # Logs of EasyR1, whose counter is unknown.

@@ -92,7 +92,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     only = parser.add_argument_group("facts that no script or log contains", "written as TODO if not given")
     only.add_argument(
-        "--tag", choices=TAGS, help="MIN: fits with every memory optimisation, RECOMMENDED: best throughput"
+        "--tag",
+        choices=TAGS,
+        help="MIN: saves memory or needs the least hardware, RECOMMENDED: for throughput",
     )
     only.add_argument("--evidence", metavar="URL", help="public address of the log")
     only.add_argument("--contributor", metavar="NAME", help="name or handle, not an e-mail address")

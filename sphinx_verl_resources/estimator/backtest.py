@@ -30,7 +30,7 @@ Figure = Literal["counter", "peak"]
 #: Labels of the kinds of runs.
 GROUPS: Mapping[str, str] = {
     TRAINING: N_("Fine-tuning with FSDP"),
-    FSDP: N_("verl with FSDP, until v0.7.1"),
+    FSDP: N_("verl with FSDP, up to v0.7.1"),
     FSDP_TODAY: N_("verl with FSDP, from v0.8.0"),
     MEGATRON: N_("Training with Megatron"),
     EASYR1: N_("EasyR1, counter not stated"),

@@ -79,7 +79,7 @@ LOGITS_TRACED = Constant(
     "not fuse everything",
 )
 LOGITS_IN_LOGS = Constant(
-    "logits and entropy in the update, for logs until v0.7.1",
+    "logits and entropy in the update, for logs up to v0.7.1",
     10,
     9,
     11,

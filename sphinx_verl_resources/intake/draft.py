@@ -41,7 +41,7 @@ _MEGATRON = "actor_rollout_ref.actor.megatron."
 
 _REMARKS = {
     "max_batch": "prompts per step, as run; write more if more fits, or delete it if you do not know",
-    "tag": "MIN: fits with every memory optimisation on; RECOMMENDED: best throughput",
+    "tag": "MIN: settings that save memory, or the least hardware; RECOMMENDED: settings for throughput",
 }
 _EVIDENCE_KINDS = {".log": "log", ".txt": "log", ".png": "screenshot", ".jpg": "screenshot"}
 #: For each field: the message if it is unknown, the remedy, and the settings that determine it.

@@ -100,12 +100,12 @@ def _figures(failure: Failure) -> Iterator[str]:
     if failure.tried is not None:
         yield f"Requested: {gib(failure.tried)}."
     if failure.capacity is not None and failure.free is not None:
-        yield f"Free: {gib_number(failure.free)} of {gib_number(failure.capacity)}."
+        yield f"Free: {gib_number(failure.free)} of {gib(failure.capacity)}."
     who = "the node" if failure.phase == "host" else "this process"
     unused = failure.reserved_unallocated
-    idle = f" ({gib_number(unused)} unused)" if unused is not None else ""
-    used = [f"{gib_number(failure.in_use)} by {who}{idle}"] if failure.in_use is not None else []
-    used += [f"{gib_number(failure.others)} by others"] if failure.others is not None else []
+    idle = f" ({gib(unused)} unused)" if unused is not None else ""
+    used = [f"{gib(failure.in_use)} by {who}{idle}"] if failure.in_use is not None else []
+    used += [f"{gib(failure.others)} by others"] if failure.others is not None else []
     if used:
         yield f"In use: {', '.join(used)}."
 

@@ -115,7 +115,7 @@ def fewest_legend(tables: Iterable[FewestTable]) -> list[nodes.Node]:
     ran = _("No run of these models is recorded yet.")
     if any(cell.run for cell in cells):
         ran = _(
-            "the recorded run on the fewest GPUs with at most as much memory each. A reported run is "
+            "the recorded run on the fewest GPUs that have no more memory than this. A reported run is "
             "described in documentation or commit messages."
         )
     words += titled_item(_("Ran"), ran)

@@ -141,9 +141,7 @@ def test_standard_input(monkeypatch, capsys):
 def test_a_log_without_a_failure(diagnose):
     code, out, _ = diagnose("step:7 - perf/max_memory_allocated_gb:71.3\n")
     assert code == 1
-    assert out.startswith(
-        "The log contains no out-of-memory message.\nIts last figures are from step 7."
-    )
+    assert out.startswith("The log contains no out-of-memory message.\nIts last figures are from step 7.")
     code, out, _ = diagnose("", "--format", "json")
     assert (code, json.loads(out)["phase"], json.loads(out)["change"]) == (1, None, [])
 

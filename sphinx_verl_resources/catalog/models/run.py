@@ -241,8 +241,8 @@ class Run(Record):
         )
     )
     tag: Tag | None = Field(
-        description="MIN: fits with every memory optimisation on. RECOMMENDED: best throughput. "
-        "null if the source claims neither."
+        description="MIN: settings that save memory, or the least hardware. RECOMMENDED: settings for "
+        "throughput. null if the source claims neither."
     )
     model: Checkpoint = Field(
         description="Hugging Face name of the model that the script loads, as in architectures.yaml.",
