@@ -61,7 +61,7 @@ PHRASES = {
     r"of (?:its|their|one's) own": "its own …, or delete it",
     r"what is not": "name it",
     r"but for": "except",
-    r"any more|no more(?! than)": "no longer",
+    r"any more|no more(?! (?:\w+ )?than)": "no longer",
     r"anyhow|anyway": "delete it",
     r"without a word": "silently",
     r"go(?:es)? (?:by|on to)": "is called, continues",
