@@ -39,8 +39,8 @@ _WITHOUT_FIGURES = frozenset({"startup", "checkpoint", "host"})
 #: By a word of the missing fact, the argument that provides it.
 _ARGUMENTS = {
     "model": "the model's name",
-    "GPU": "--gpus 8xH100 for example",
-    "configuration": "the run's settings, with --script run.sh or key=value",
+    "GPU": "--gpus, for example 8xH100",
+    "configuration": "--script run.sh, or settings as key=value",
 }
 _COSTS = {"none": "costs no time", "little": "costs little time", "much": "costs a lot of time"}
 
@@ -186,7 +186,7 @@ def _missing(found: Diagnosis) -> Iterator[str]:
         lacking = " ".join(found.missing)
         arguments = [argument for word, argument in _ARGUMENTS.items() if word in lacking]
         if found.estimate is None and found.failure and arguments:
-            yield f"For an estimate add {', '.join(arguments)}."
+            yield f"For an estimate, add {'; '.join(arguments)}."
 
 
 def _details(found: Diagnosis) -> Iterator[str]:

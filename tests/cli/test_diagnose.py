@@ -100,14 +100,14 @@ OUT = (
 
 
 def test_only_what_is_missing_is_asked_for(diagnose):
-    settings = "the run's settings, with --script run.sh or key=value."
+    settings = "--script run.sh, or settings as key=value."
     for words, lacking in (
-        ((), f"the model's name, --gpus 8xH100 for example, {settings}"),
-        (("qwen2.5-7b",), f"--gpus 8xH100 for example, {settings}"),
+        ((), f"the model's name; --gpus, for example 8xH100; {settings}"),
+        (("qwen2.5-7b",), f"--gpus, for example 8xH100; {settings}"),
         (("qwen2.5-7b", "--gpus", "8xH100"), settings),
     ):
         out = " ".join(diagnose(OUT, *words)[1].split())
-        assert f"For an estimate add {lacking}" in out
+        assert f"For an estimate, add {lacking}" in out
         assert "first step" not in out  # this log has no beginning
 
 
