@@ -143,9 +143,8 @@ def sentences(text: str) -> list[str]:
     ['Set it.', 'See e.g. *this* page: it says more.']
     """
     flat = " ".join(text.split())
-    return [
-        part for part in re.split(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)[)”*]*\s+(?=[A-Z“(*`\[:{])", flat) if part
-    ]
+    end = r"(?:(?<=[.!?])|(?<=[.!?][)”*])|(?<=[.!?]\*\*))(?<!e\.g\.)(?<!i\.e\.)"
+    return [part for part in re.split(rf"{end}\s+(?=[A-Z“(*`\[:{{])", flat) if part]
 
 
 def words(sentence: str) -> int:
@@ -197,9 +196,10 @@ def page_passages(path: str, text: str) -> Iterator[Passage]:
     """Yield the paragraphs, list items, terms and cells of a page in reStructuredText or Markdown, without code."""
     block: list[str] = []
     start = last = 0
+    in_item = False
     is_markdown = path.endswith(".md")
     for number, indent, line in [*(without_fences if is_markdown else without_directives)(text), (0, 0, "")]:
-        is_term = len(block) == 1 and indent > last  # and its definition begins here
+        is_term = len(block) == 1 and indent > last and not in_item  # and its definition begins here
         if block and (not line or is_term or ITEM.match(line) or line.startswith("|")):
             yield Passage(path, start, "documentation", plain("\n".join(block)))
             block = []
@@ -207,7 +207,8 @@ def page_passages(path: str, text: str) -> Iterator[Passage]:
             cells = [cell for cell in line.strip("|").split("|") if re.search(r"[a-z]{2,} [a-z]{2,}", cell)]
             yield from (Passage(path, number, "documentation", plain(cell.strip())) for cell in cells)
         elif line:
-            start = start if block else number
+            if not block:
+                start, in_item = number, ITEM.match(line) is not None
             last = indent
             block.append(ITEM.sub("", line, count=1))
 
