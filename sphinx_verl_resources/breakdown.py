@@ -147,7 +147,7 @@ class Breakdown:
 
     @property
     def total(self) -> float:
-        """Bytes of all components together."""
+        """The bytes of all components together."""
         return math.fsum(component.size for component in self.components)
 
     def of(self, keys: Iterable[str]) -> float:

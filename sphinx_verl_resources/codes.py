@@ -116,7 +116,7 @@ class Code(Enum):
         Origin.ESTIMATE,
     )
     shell_syntax = (
-        "A launch script has a syntax error, no or several training commands, or settings outside of it.",
+        "A launch script has a syntax error, no training command or several, or settings outside of it.",
         "Fix it at the place in the message.",
         Origin.ESTIMATE,
     )
@@ -155,7 +155,7 @@ class Code(Enum):
     )
     several_runs = (
         "A log contains several runs.",
-        "Give a log of only the run to record.",
+        "Give a log that contains only the run to record.",
         Origin.INTAKE,
     )
     out_of_memory = (
@@ -171,7 +171,7 @@ class Code(Enum):
     )
     left_out = (
         "Settings that describe a machine rather than a run are not written to the run file.",
-        "No action is needed; add settings that others need by hand.",
+        "No action is needed. If others need one of the settings, add it by hand.",
         Origin.INTAKE,
     )
     script_place = (
@@ -200,7 +200,7 @@ class Code(Enum):
         Origin.INTAKE,
     )
     page_row = (
-        "A table or row of a hand-typed page cannot be read and gives no run file.",
+        "A table or row of a hand-typed page cannot be read, so no run file is written for it.",
         "Complete the row on the page, or write the run file by hand.",
         Origin.INTAKE,
     )

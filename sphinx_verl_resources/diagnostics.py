@@ -32,11 +32,11 @@ __all__ = [
     "warning",
 ]
 
-#: The most characters of a message, and of a remedy, that are printed.
+#: The maximum length of a printed message, and of a printed remedy, in characters.
 MAX_MESSAGE = 500
-#: The most problems of one file that are printed; a file with more is probably not a data file.
+#: The maximum number of problems to print for a file; a file with more is probably not a data file.
 MAX_PROBLEMS = 50
-#: The most names that are compared letter by letter with a misspelt one, and the most names to choose from.
+#: The maximum number of names to compare letter by letter with a misspelt one, and to choose from.
 _MOST_COMPARED, _MOST_KNOWN = 20, 5_000
 
 #: Invisible characters and characters that reorder visible ones: controls except tab and line breaks, line
@@ -153,7 +153,7 @@ class NoAnswerError(Exception):
 
 
 def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return the problems to print; a file with very many is cut, errors first, and the rest counted.
+    """Return the problems to print; for a file with very many, only some, errors first, and a count.
 
     Repeats from ``validation.explained`` are counted, but not printed.
     """
@@ -183,7 +183,7 @@ def one_line(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Escape a file name for one line of any terminal; doubled backslashes keep different names different."""
+    """Escape a file name to print on one line; doubled backslashes keep different names different."""
     return re.sub(rf"{FORBIDDEN.pattern}|[\t\n\r\\]", _escaped, name)
 
 

@@ -1,6 +1,6 @@
 """Read commits and files of a verl checkout with git.
 
-Git checks out, runs, changes and fetches nothing, and does not use the repository's own configuration.
+Nothing is checked out, executed, changed or fetched, and the repository's own configuration is not used.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
     except OSError as error:
         raise GitError(f"git cannot be started: {(error.strerror or str(error)).lower()}") from None
     except subprocess.TimeoutExpired:
-        raise GitError(f"git gave no answer in {TIMEOUT} seconds") from None
+        raise GitError(f"git did not answer within {TIMEOUT} seconds") from None
     return done.returncode, done.stdout
 
 
@@ -98,7 +98,7 @@ def committed(file: Path) -> tuple[str, str]:
     return ref.decode().strip(), path
 
 
-#: The largest file that is read, in bytes; launch scripts are much smaller.
+#: The maximum size of a file to read, in bytes; launch scripts are much smaller.
 _MAX_BYTES = 1 << 20
 
 
@@ -176,7 +176,7 @@ class Repository:
 
 
 def _full_names(ref: str) -> tuple[str, ...]:
-    """Return the full names that a ref can have; HEAD and the stash, which differ by checkout, have none."""
+    """Return the full names that a ref can have; none for HEAD and the stash, which differ by checkout."""
     if not re.fullmatch(REF, ref):
         return ()
     tag, branch = f"refs/tags/{ref}", f"refs/heads/{ref}"

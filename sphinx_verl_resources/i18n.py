@@ -2,8 +2,8 @@
 
 Code that writes a text into a page translates it with ``_`` or ``plural`` at that time, never on import.
 Constants of lower layers are marked with ``N_`` for the message catalog and translated with ``_`` when
-shown. Problems stay English in logs and on pages, so that users can search for them, and so do the
-omissions of an estimate, recorded data and the symbols of formulas.
+shown. Problems stay English in logs and on pages, so that users can search for them. The omissions of an
+estimate, recorded data and the symbols of formulas are not translated either.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None
     """Fail if the data have problems.
 
     Args:
-        path: a data directory, the one that contains ``runs``.
-        warnings: whether warnings count too.
+        path: the data directory, which contains ``runs``.
+        warnings: whether to fail on warnings, too.
 
     Raises:
-        AssertionError: the data have problems; the text is that of ``verl-resources check``, one per line.
+        AssertionError: the data have problems; the text is what ``verl-resources check`` prints.
         OSError: ``path`` is not a data directory.
     """
     found = [problem for problem in _problems(path) if warnings or problem.is_error]

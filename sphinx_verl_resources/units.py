@@ -55,7 +55,7 @@ def signed(value: float, write: Callable[[float], str]) -> str:
 
 
 def short_number(value: float) -> str:
-    """Return a number in its shortest form: ``0.3``, ``2048``, and from five digits on ``32,000``."""
+    """Return a number in its shortest form: ``0.3``, ``2048``, with commas from five digits: ``32,000``."""
     number = format(Decimal(repr(value)), "f").removesuffix(".0")
     whole, point, decimals = number.partition(".")
     return f"{int(whole):,}{point}{decimals}" if len(whole.lstrip("-")) > 4 else number

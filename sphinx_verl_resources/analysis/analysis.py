@@ -172,7 +172,7 @@ class Outcome:
         for step in self.steps:
             if step.name == name:
                 return step
-        raise NoAnswerError.because(f"the step {name!r} is not applied", "apply it, or name another one")
+        raise NoAnswerError.because(f"the step {name!r} is not applied", "apply it, or choose another step")
 
     def waterfall(self) -> list[Bar]:
         """Return the lines, from the first component to the memory of one GPU."""
@@ -368,7 +368,7 @@ def _of_architecture(entry: Architecture, name: str, gpus: int, checkpoint: str 
 
 
 def _hint(analysis: Analysis, name: str) -> str:
-    listed = f"name one of {', '.join(analysis.specifications)}, or a checkpoint of architectures.yaml"
+    listed = f"use one of {', '.join(analysis.specifications)}, or a checkpoint from architectures.yaml"
     size = nearest_size(name, analysis.specifications)
     if size:
         return f"the nearest is {size}; {listed}"

@@ -129,7 +129,7 @@ def smallest_count(analysis: Analysis, name: str, limit: float) -> int | None:
 
 
 def original_count(analysis: Analysis, name: str, limit: float) -> int | None:
-    """Return the same with the original document's figures; also None if one of these is missing."""
+    """Return the smallest count by the original figures; None if one is missing, or no count is enough."""
     original = analysis.printed.get(name)
     values = {item.figure: item.value * GB for item in original.figures} if original else {}
     values["overhead"] = assumptions_of(analysis).overhead_gb * GB

@@ -145,12 +145,12 @@ def _find_figure(analysis: Analysis, text: str) -> Figure:
         if fold(name) == fold(text):
             return figure
     if fold(text) in map(fold, ASSUMPTIONS):
-        raise NoAnswerError.because(f"{text!r} is an assumption and belongs to no model", "remove the model")
+        raise NoAnswerError.because(f"{text!r} is an assumption shared by all models", "remove the model")
     after = re.search(r"\b(?:after|saved by) (.+)", text, re.IGNORECASE)
     steps = {fold(name): step.label for step in analysis.steps.values() for name in (step.name, step.label)}
     if after and fold(after[1]) not in steps:
         raise NoAnswerError.because(f"there is no step {after[1]!r}", did_you_mean(after[1], steps.values()))
-    otherwise = f"write a part, total or per GPU, or 'after' or 'saved by' and a step, {EXAMPLES}"
+    otherwise = f"write a component, total, per GPU, or 'after' or 'saved by' with a step, {EXAMPLES}"
     hint = suggest_or(text, [*SIZES, PER_GPU, *PROPERTIES], otherwise)
     raise NoAnswerError.because(f"there is no figure {text!r}", hint)
 

@@ -42,7 +42,7 @@ class Answer:
         asked: the question as a request, before any setting was chosen.
         data: the records.
         layouts: the tried layouts; a single one if the settings were given.
-        assumed: the assumptions where the question leaves something open.
+        assumed: the assumptions about what the question leaves open.
         needs: the needs that decide which recorded runs are relevant; None if unknown.
         own: the recorded run in question, if there is one.
         is_open: whether the question gives no settings beyond model, task, GPUs and lengths.
@@ -74,7 +74,7 @@ class Answer:
 
     @cached_property
     def best(self) -> Layout:
-        """The better of the two layouts, for which all figures are given.
+        """The better of the two layouts; all figures are for this one.
 
         If both fit, prefer the backend of a recorded run that ran, then less offloading, then the larger
         token budget, then FSDP, which is simpler.
@@ -94,7 +94,8 @@ class Answer:
     def verdict(self) -> Verdict:
         """The verdict on the best layout, which never contradicts a recorded run that ran.
 
-        If the question gives settings, such a run counts only if its own settings need at least as much.
+        If the question gives settings, such a run counts only if its own settings need at least as much
+        memory.
         """
         verdict = self.best.verdict
         if verdict != "does-not-fit":
@@ -136,12 +137,12 @@ class Answer:
 
     @cached_property
     def largest_token_budget(self) -> int | None:
-        """The most tokens of a GPU's micro-batch that fit; None if not even one sequence fits."""
+        """The largest micro-batch that fits, in tokens per GPU; None if not even one sequence fits."""
         return largest_token_budget(self.best, self.data.registries)
 
     @cached_property
     def longest_response(self) -> int | None:
-        """The longest responses that fit, in tokens; None if not even short ones fit."""
+        """The longest response that fits, in tokens; None if not even a short one fits."""
         return longest_response(self.best, self.data.registries)
 
 
@@ -155,13 +156,13 @@ class Answers:
         self._question, self._data = question, data
         self._asked = request_of(question)
         self._searches = Searches(self._asked, data.registries)
-        #: Kept here, not in ``Searches``, since they refer to the searches.
+        #: Kept here, not in ``Searches``: they refer to the searches, and that would be a reference cycle.
         self._tried: dict[tuple[int | None, str | None], Tried] = {}
         self._assumed = assumed(question, data.registries)
         self._needs = needs_of(self._asked, data.catalog, data.registries)
 
     def on(self, gpus: int | None, gpu: str | None) -> Answer:
-        """Answer for a number of GPUs, and a GPU of the registry.
+        """Answer for a number of GPUs; ``gpu`` is a name in the registry.
 
         Raises:
             NoAnswerError: nothing can be estimated.
@@ -214,12 +215,12 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
 def _with_fewer(asked: Request, tried: Tried, tried_on: Callable[[int | None, str | None], Tried]) -> Tried:
     """Add the layouts for the largest smaller number of GPUs on which one fits, if there is one.
 
-    Fewer GPUs can fit if their number has more divisors: 8 GPUs can divide the rollout engine's weights, 9
-    cannot. All parallel sizes are powers of two, so it is enough to clear the last binary digits one by one.
-    If the last of these numbers nearly fits, its halves are tried too: a model without replicas needs no
-    buffers for communication between them.
+    A run can fit on fewer GPUs if their number has more divisors: 8 GPUs can divide the rollout engine's
+    weights, 9 cannot. All parallel sizes are powers of two, so it is enough to clear the last binary digits
+    one by one. If the run nearly fits on the smallest of these numbers, that number is halved repeatedly:
+    with a single replica, no buffers for communication between replicas are needed.
 
-    ``tried`` are the layouts on all GPUs, none of which fits.
+    ``tried`` has the layouts on all GPUs, none of which fits.
     """
     count = asked.gpus or 0
     if not tried.all or {"trainer.nnodes", "trainer.n_gpus_per_node"} & asked.config.keys():

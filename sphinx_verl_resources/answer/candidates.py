@@ -1,4 +1,4 @@
-"""Candidates: the layouts to try for a question; different GPUs share them where they are the same.
+"""Candidates: the layouts to try for a question, shared by all GPUs for which they are the same.
 
 Candidates differ in offloading (from none upwards), token budget (from verl's default down to one sequence)
 and Megatron's parallel sizes. Settings that cost little or no time are always on: no padding, recomputed
@@ -33,7 +33,7 @@ _ENGINE = {ENGINE_TP: "tensor", ENGINE_SHARE: "utilization"}
 
 
 def backend_of(asked: Request) -> str | None:
-    """Return the training backend that a request names or sets keys of; None if it does neither."""
+    """Return the training backend that a request gives or implies by its keys; None if this is unclear."""
     config = asked.config
     if named := asked.backend or config.get(f"{ACTOR}.strategy") or config.get("model_engine"):
         return str(named)
@@ -52,7 +52,7 @@ class _Base:
     Attributes:
         request: the settings, as a request.
         pipeline, tensor: Megatron's sizes.
-        share: the parameters on one GPU, which replicas do not divide.
+        share: the number of parameters on one GPU; replicas do not divide these.
     """
 
     request: Request
@@ -114,7 +114,7 @@ def with_megatron(asked: Request, registries: Registries) -> Candidates:
 
 
 def _megatron_bases(asked: Request, registries: Registries) -> list[_Base]:
-    """Return the run with Megatron's parallel sizes, by pipeline stages, then by tensor parallelism.
+    """Return the run with each choice of Megatron's parallel sizes, in order of pipeline and tensor size.
 
     Sizes that do not divide the GPUs or the heads, or have more stages than layers, are left out.
     """
@@ -205,8 +205,8 @@ class Candidates:
 
     Attributes:
         asked: the question, for the first type of GPU.
-        bases: the base settings; ``heads`` has, for each, the index of the last base with the same pipeline
-            size, which has the largest TP and needs the least memory.
+        bases: the base settings; ``heads`` gives, for each base, the index of the last one with the same
+            pipeline size, which has the largest TP and needs the least memory.
         levels: the levels of offloading; the last needs the least memory.
         budgets: token budgets, the largest first; ``cheapest`` are those that need the least memory.
         settings: the resolved settings of the first base.
@@ -256,7 +256,7 @@ class Candidates:
             self.cheapest = [least, *_of_whole_mini_batch(settings, least)]
 
     def in_order(self, level: int) -> Sequence[int]:
-        """Return the bases in order of preference: with offloading, least host memory; otherwise by speed."""
+        """Return the bases, the best first: by host memory if parameters are offloaded, or by speed."""
         places = range(len(self.bases))
         if self._is_on(level, "param_offload"):  # every replica offloads the same parameters
             return sorted(places, key=lambda place: self.bases[place].share)
@@ -276,7 +276,7 @@ class Candidates:
         )
 
     def least_bytes(self, base: int, level: int, capacity: float) -> float:
-        """Return a lower bound in bytes for a Megatron layout, in an update or while vLLM generates.
+        """Return a lower bound in bytes for a Megatron layout, both in an update and while vLLM generates.
 
         With this bound, most layouts that do not fit need no estimate.
         """

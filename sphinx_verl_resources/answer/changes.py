@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..estimator.request import Request
     from ..estimator.suggestions import Relief
 
-#: The most changes in a list.
+#: The largest number of changes to return.
 _MOST = 5
-#: The most combinations of three settings to try; this takes less than a second.
+#: The largest number of combinations of three settings to try, which takes less than a second.
 _MOST_TRIED = 1200
 _COSTS: tuple[Cost, ...] = ("none", "little", "much")
 
@@ -102,7 +102,7 @@ def _suffices(change: Change) -> bool:
 def _what_starts(found: Estimate) -> Iterator[dict[str, Any]]:
     """Yield settings that may let the rollout engine start: shorter sequences, larger TP, more memory.
 
-    Its share of the GPU grows in steps of a tenth, up to vLLM's default.
+    The engine's share of the GPU grows in steps of a tenth, up to vLLM's default.
     """
     rollout, limit = found.settings.rollout, int(found.settings.lengths.limit)
     length = {} if rollout.model_length and rollout.model_length <= limit else {ENGINE_LENGTH: limit}
@@ -125,7 +125,7 @@ def with_change(request: Request, overrides: Mapping[str, Any]) -> Request:
 
 
 class _Search:
-    """The search over all settings that save memory, for one run on some GPUs.
+    """A search over all settings that save memory, for one run on given GPUs.
 
     Attributes:
         request: the run.
@@ -145,7 +145,7 @@ class _Search:
         self._known: dict[Any, Estimate | None] = {}
 
     def after(self, parts: Iterable[_Part]) -> Estimate | None:
-        """Return the estimate with some settings; None if they exclude each other."""
+        """Return the estimate with the given settings; None if they exclude each other."""
         overrides = dict(self.gpus)
         for part in parts:
             if any(overrides.get(key, value) != value for key, value in part.overrides.items()):
@@ -158,12 +158,12 @@ class _Search:
         return self._known[key]
 
     def fits(self, parts: Iterable[_Part]) -> bool:
-        """Return whether the run fits with some settings."""
+        """Return whether the run fits with the given settings."""
         after = self.after(parts)
         return after is not None and after.fits
 
     def high(self, parts: Iterable[_Part]) -> float:
-        """Return the high end of the range with some settings."""
+        """Return the high end of the range with the given settings."""
         after = self.after(parts)
         return float("inf") if after is None else after.high
 
@@ -264,7 +264,7 @@ class _Search:
         return parts
 
     def least(self) -> _Parts:
-        """Return the combination with the lowest high end, without settings that do not matter."""
+        """Return the combination with the lowest high end, without unnecessary settings."""
         everything = self.all_that_help()
         least = self.high(everything)
         return self._without(everything, lambda parts: self.high(parts) <= least)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The separator between the settings of a command.
 SEPARATOR = " \\\n    "
-#: The first version in which ``model_engine=megatron`` selects Megatron; before, another configuration did.
+#: The first version in which ``model_engine=megatron`` selects Megatron; older ones use another config file.
 _MODEL_ENGINE: Version = (0, 8, 0)
 _BEFORE = "--config-name=ppo_megatron_trainer.yaml"
 #: The trainers whose rollout engines have separate GPUs, by a section that only their settings have. They

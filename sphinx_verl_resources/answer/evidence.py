@@ -44,7 +44,7 @@ class Needs:
     """The needs of a run or a question, which decide whether a run is relevant to a question.
 
     Attributes:
-        figures: the figures of the architecture, as text; checkpoints with the same shape have the same.
+        figures: the figures of the architecture, as text; checkpoints with the same shape have the same text.
         rank: the rank of the adapters; 0 trains all parameters, None if unknown.
         critic: whether there is a critic.
         separate: whether rollout has separate GPUs.

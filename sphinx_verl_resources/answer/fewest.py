@@ -31,7 +31,7 @@ class Fewest:
 
     Attributes:
         gpus: the GPUs of this size and vendor with about the same capacity, the smallest first.
-        found: the answer for the fewest of the first one; None if none of ``COUNTS`` fits.
+        found: the answer for the fewest GPUs of the first type; None if no number in ``COUNTS`` fits.
         ran: the relevant run on the fewest GPUs that ran or was reported.
     """
 
@@ -114,7 +114,7 @@ def fewest_of(answers: Answers, gpu: str | None, least: int = 1) -> Answer | Non
 
 
 def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, ...]:
-    """Return the answers for the models that fit or ran on such GPUs, the largest first.
+    """Return the answers for the models that fit or ran on the given GPUs, the largest first.
 
     Args:
         question: the question, without a model.

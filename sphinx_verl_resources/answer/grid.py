@@ -62,7 +62,7 @@ class Axes:
 
     @property
     def runs(self) -> list[tuple[int, int, int]]:
-        """The combinations without the GPU: number, rank and response."""
+        """The combinations without the type of GPU: number of GPUs, rank and response length."""
         return list(product(self.counts, self.loras, self.responses))
 
 
@@ -72,21 +72,20 @@ class GridCells:
 
     Attributes:
         offered: the capacity of each GPU.
-        gpus: for each GPU, the index of its cells within those of a run; GPUs with the same capacity share
-            cells.
-        columns: one number per cell. ``verdict`` is an index into ``VERDICTS``, and beyond these into
-            ``reasons``. ``low`` and ``high`` are the ends of the range. ``tokens`` is the largest mean
-            sequence length that fits, or zero. ``used`` is the number of GPUs if smaller than in the
-            question, otherwise zero. ``host`` is in GiB per node. The others are indices into the tables of
-            their names.
-        evidence: for each GPU, an index into ``nearest`` for each run.
-        nearest: indices into ``runs``.
+        gpus: for each GPU, the index of its cell among those of one item of ``Axes.runs``; GPUs with the same
+            capacity share cells.
+        columns: one number per cell. ``verdict`` is an index into ``VERDICTS`` followed by ``reasons``.
+            ``low`` and ``high`` are the ends of the range. ``tokens`` is the largest mean sequence length
+            that fits, or zero. ``used`` is the number of GPUs if smaller than in the question, otherwise
+            zero. ``host`` is in GiB per node. The others are indices into the tables of their names.
+        evidence: for each GPU, an index into ``nearest`` for each item of ``Axes.runs``.
+        nearest: tuples of indices into ``runs``.
         runs: ids of recorded runs that ran or were reported, each with its evidence word, and whether it is
             relevant or only the smallest run of the model, see ``Trust.smallest``.
         phases, layouts: their names.
         trusts: the measured runs behind the estimates.
         commands: the lines of each layout's command.
-        reasons: the reasons of cells without an estimate.
+        reasons: the reasons for cells without an estimate.
         warnings: the warnings that all estimates share.
         errors: the errors of the first combination, if no combination has an estimate.
     """
@@ -121,7 +120,7 @@ class _Grid:
         self.data = data
         self.tables = {name: _Table() for name in ("phase", "layout", "command", "reason", "run", "nearest")}
         self.trusts: dict[Hashable, tuple[int, Trust]] = {}
-        #: By the identity of the settings; kept with these, so that no other object gets the same identity.
+        #: Keyed by the ``id()`` of the settings, which are kept too, so that no other object gets this id.
         self._layouts: dict[int, tuple[Mapping[str, Any], tuple[int, int]]] = {}
 
     def cell(self, found: Answer | NoAnswerError, count: int) -> dict[str, int]:

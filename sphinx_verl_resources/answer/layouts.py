@@ -76,7 +76,7 @@ class Layout:
 
     @property
     def token_budget(self) -> int | None:
-        """The most tokens of a GPU's micro-batch; None if micro-batches count sequences."""
+        """The largest micro-batch in tokens per GPU; None if micro-batches are counted in sequences."""
         micro = self.estimate.settings.actor.micro_batch
         return micro.tokens if micro.dynamic else None
 
@@ -134,9 +134,9 @@ def _rank(layout: Layout) -> tuple[float, float]:
 
 
 def largest_token_budget(layout: Layout, registries: Registries) -> int | None:
-    """Return the most tokens of a GPU's micro-batch that fit, up to those of a whole step.
+    """Return the largest micro-batch that fits, in tokens per GPU, up to a whole step.
 
-    Return None if not even one sequence fits, or micro-batches count sequences.
+    Return None if not even one sequence fits, or if micro-batches are counted in sequences.
     """
     settings = layout.estimate.settings
     role, divisor = settings.actor, sequence_divisor(settings.actor)
@@ -157,10 +157,10 @@ def largest_token_budget(layout: Layout, registries: Registries) -> int | None:
 
 
 def longest_response(layout: Layout, registries: Registries) -> int | None:
-    """Return the longest responses that fit, in tokens; None if not even short ones fit.
+    """Return the longest response that fits, in tokens; None if not even a short one fits.
 
-    A token budget below the length of such a sequence is raised to it. The sequence must also fit into the
-    rollout engine's KV cache and the model's positions.
+    A token budget that is shorter than the sequence is raised to its length. The sequence must also fit into
+    the rollout engine's KV cache and the model's positions.
     """
     settings, architecture = layout.estimate.settings, layout.estimate.shape.architecture
     micro, divisor = settings.actor.micro_batch, sequence_divisor(settings.actor)
@@ -193,6 +193,6 @@ def _with_budget(layout: Layout, tokens: int) -> Mapping[str, Any]:
 
 
 def _fits(layout: Layout, changes: Mapping[str, Any], registries: Registries) -> bool:
-    """Return whether a layout fits with changes."""
+    """Return whether a layout fits with changed settings."""
     found = attempt(layout.request.having(changes), registries)
     return isinstance(found, Estimate) and found.fits

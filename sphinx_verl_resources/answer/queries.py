@@ -61,7 +61,7 @@ class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
     counts: tuple[int, ...]
     config: tuple[tuple[str, Any], ...] = ()
 
-    reads = EstimatorQuery.reads | {"analysis"}  # for the models
+    reads = EstimatorQuery.reads | {"analysis"}  # for the models of the size classes
 
     def answer(self, data: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
         """Compute each cell."""
@@ -93,7 +93,7 @@ class FewestGpus(EstimatorQuery["tuple[FewestTable, ...]"]):
     sizes: tuple[str, ...] = ()
     config: tuple[tuple[str, Any], ...] = ()
 
-    reads = EstimatorQuery.reads | {"analysis"}  # for the models
+    reads = EstimatorQuery.reads | {"analysis"}  # for the models of the size classes
 
     def answer(self, data: EstimatorContext) -> tuple[FewestTable, ...]:
         """Compute each cell."""
@@ -136,7 +136,7 @@ class SettingsAnswer(EstimatorQuery["Answer"]):
     asked: EstimateQuery
 
     def answer(self, data: EstimatorContext) -> Answer:
-        """Answer, with the relevant recorded runs."""
+        """Return the answer, with the relevant recorded runs."""
         from .answer import answer_run, answer_settings
 
         if isinstance(self.asked, RunEstimate):
@@ -169,7 +169,7 @@ class RunArguments(EstimatorQuery["tuple[str, ...]"]):
     run: str
 
     def answer(self, data: EstimatorContext) -> tuple[str, ...]:
-        """Return one argument for each setting, ready for a shell."""
+        """Return one argument for each setting, quoted for a shell."""
         from ..estimator.recorded import version_of_run
         from .command import as_arguments
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..estimator.registries import Registries
     from ..estimator.versions import Version
 
-#: The rank of a task such as GRPO-LoRA.
+#: The rank of the adapters in a task such as GRPO-LoRA.
 USUAL_RANK = 32
 #: Keys that a question's model, rank and GPUs decide.
 OWN_KEYS = frozenset(
@@ -121,7 +121,7 @@ def _of_lora() -> Mapping[str, Any]:
 
 
 def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
-    """Return the assumptions where the question leaves something open.
+    """Return the assumptions about what the question leaves open.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> assumed(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), read_data([]).registries)

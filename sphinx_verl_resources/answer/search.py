@@ -59,7 +59,7 @@ class Searches:
         self._candidates: dict[tuple[Any, int | None], Candidates] = {}
 
     def on(self, gpus: int | None, gpu: str | None) -> Tried:
-        """Return the tried layouts; the GPU must be in the registry, or always the same."""
+        """Return the layouts tried on a GPU, which must be in the registry, or the same in every call."""
 
         def found(make: Callable[[Request, Registries], Candidates]) -> tuple[Layout, ...]:
             if (make, gpus) not in self._candidates:
@@ -82,10 +82,10 @@ class _Search:
         if not candidates.bases:
             return
         self._capacity = candidates.capacity_on(gpu)
-        self._engine = {**candidates.engine_on(gpu)}  # as fitted
+        self._engine = {**candidates.engine_on(gpu)}  # a copy, which ``_widen_engine`` changes
         self._last = candidates.levels[-1]
         self._run()
-        if not self._found:  # none was worth an estimate; this one needs the least memory
+        if not self._found:  # no candidate was worth an estimate; estimate the one with the least memory
             self._at(candidates.in_order(self._last)[0], self._last, candidates.budgets[-1])
 
     @property
@@ -121,7 +121,7 @@ class _Search:
         tried = self._found.get(((*self._engine.values(),), Place(base, level, self._all.budgets[0])))
         if tried and tried.fits:
             return True
-        # The last level but one loads everything for the update. If that does not fit, lower levels do not.
+        # The last level but one loads everything for the update. If it does not fit, no lower level does.
         if level < self._last - 1 and not self._can_fit(base, self._last - 1):
             return False
         least, *others = self._all.cheapest

@@ -51,7 +51,8 @@ def size_models(data: EstimatorContext) -> dict[str, str]:
 def used_models(data: EstimatorContext) -> tuple[str, ...]:
     """Return the models that verl's scripts or recorded runs load, the smallest first.
 
-    Among models with the same figures, this is the one that most runs load, otherwise the last one recorded.
+    Of several models with the same figures, only the one that most runs load is returned, in a tie the last
+    one in the registry.
     """
     loaded = Counter(run.model for run in data.catalog.runs.values())
 
@@ -103,8 +104,8 @@ class FitCell:
         gpus: the number of GPUs.
         run: the id of the nearest run that ran or was reported.
         on: the GPUs of this run or of the layout, such as ``8*H800``, if they differ from the cell's.
-        spare: the GPU's capacity beyond the high end of the range, negative if it is too small; with ``no``,
-            beyond the low end.
+        spare: the GPU's capacity minus the high end of the range, or with ``no``, minus the low end; negative
+            if the GPU is too small.
         layout: the training backend of the computed figures.
         tokens: the largest mean sequence length that fits, see ``AnyEstimate.fits_up_to_tokens``.
         undercuts: see ``Trust``.
@@ -243,8 +244,8 @@ def fewest_tables(
     The answer for a size class is that for its model, see ``size_models``.
 
     Raises:
-        NoAnswerError: no GPU has such a memory, a size class or the task is unknown, or the settings cannot
-            be estimated for any model.
+        NoAnswerError: no GPU has this much memory, a size class or the task is unknown, or the settings
+            cannot be estimated for any model.
     """
     _check_memories(memories, data.registries)
     models, name = _models_of(sizes, data), _full_task(task, config)

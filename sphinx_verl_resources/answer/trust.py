@@ -21,9 +21,9 @@ class Trust:
     """The measured and recorded runs behind an estimate.
 
     Attributes:
-        measured_runs: the number of measured runs with the same training backend, time of verl, full
-            fine-tuning or LoRA, and dense or expert layers.
-        mean_error: the estimator's mean error for them, as a share; None without measured runs.
+        measured_runs: the number of measured runs of the same kind: by training backend, old or today's verl,
+            full fine-tuning or LoRA, and dense or expert layers.
+        mean_error: the estimator's mean error for them, as a fraction; None without measured runs.
         smallest: the run of this model that ran or was reported with the least total GPU memory; None if
             there is none.
         undercuts: whether the estimate fits in less memory than this run had.
@@ -56,7 +56,7 @@ def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Tru
 
 
 def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Run] | None:
-    """Return the run of ``Trust.smallest``, preceded by its total GPU memory in GB."""
+    """Return the total GPU memory in GB of the run in ``Trust.smallest``, and the run."""
     recorded = [
         (own.total_gb, run)
         for run, own in (runs_of_model(needs, data) if needs else ())

@@ -137,7 +137,7 @@ def load_analysis(
 def _known_names(analysis: Analysis, data: Any) -> dict[str, Any]:
     """Return the names that entries of a file may use, by kind.
 
-    Entries with errors count too, so that using one is not a further error.
+    Entries with errors are included, so that using one is not a second error.
     """
     known: dict[str, Any] = {"gpus": analysis.gpus, "architectures": analysis.architectures}
     for section in SECTIONS:
@@ -152,7 +152,7 @@ def _known_names(analysis: Analysis, data: Any) -> dict[str, Any]:
 
 
 def _merge(known: Mapping[str, NamedRecord], entries: Iterable[NamedRecord | None]) -> dict[str, NamedRecord]:
-    """Return a section with the valid entries of a further file; names are compared without case."""
+    """Return a section updated with the valid entries of another file; names are compared without case."""
     merged = {name.casefold(): entry for name, entry in known.items()}
     merged.update({entry.name.casefold(): entry for entry in entries if entry})
     return {entry.name: entry for entry in merged.values()}

@@ -43,7 +43,7 @@ class BrokenCase:
 
     Attributes:
         id: the id as written; if unreadable, for example ``case 3`` for the third in a file.
-        location: the beginning of the case.
+        location: the place where the case begins.
         error: its first error, also in the diagnostics of ``Cases``.
     """
 
@@ -84,7 +84,7 @@ def load_cases(
 
     Args:
         files: the files.
-        gpus: the known GPUs, whose memory limits the driver's figures.
+        gpus: the known GPUs; the driver's figures must not exceed their memory.
         recorded: whether the files are in a data directory, where every case needs its source's address.
     """
     problems: list[Diagnostic] = []
@@ -170,9 +170,9 @@ def _broken(document: Document, index: int, problems: list[Diagnostic]) -> Broke
 
 
 def with_marks(cases: Cases, recorded: Cases) -> Cases:
-    """Return the cases with the marks of the same recorded cases: contested, not scored, boundary.
+    """Copy the marks (contested, not scored, boundary) from matching recorded cases.
 
-    A recorded case is the same if its id, settings and outcome are equal. A case keeps its own marks.
+    A recorded case matches if its id, settings and outcome are equal. A case keeps its own marks.
     """
     return replace(cases, entries=tuple(_with_marks(entry, recorded) for entry in cases.entries))
 

@@ -69,7 +69,7 @@ class Registry(Generic[Entry]):
         return registry
 
     def note_broken_names(self, entries: Any, name_fields: Iterable[str]) -> None:
-        """Add the names of raw entries with errors, so that using one is not a further error."""
+        """Add the names of raw entries with errors, so that using one is not a second error."""
         for entry in entries:
             for value in (entry.get(name) for name in name_fields) if isinstance(entry, dict) else ():
                 names = value if isinstance(value, tuple) else (value,)
@@ -135,7 +135,7 @@ def repeated_names(
 
 @dataclass(frozen=True)
 class BrokenRun:
-    """A run file with errors, for a notice instead of the row.
+    """A run file with errors; pages show a notice instead of its row.
 
     Attributes:
         shown: the file's name for the user.
@@ -238,7 +238,7 @@ def _check_claims(run: Run, document: Document, gpus: Registry[Gpu]) -> Iterator
 def _duplicate_id(document: Document, file: DataFile) -> Diagnostic:
     first = read_yaml(file.content, file.shown)
     message = f"the id {first.data['id']!r} is already recorded at {first.place(('id',))}"
-    remedy = "rename one of the two: its file and its id"
+    remedy = "rename one of the runs: its file and its id"
     return document.diagnostic(("id",), Code.duplicate_id, message, remedy)
 
 

@@ -95,7 +95,7 @@ def _above_limits(case: Case, tokens: ObservedTokens) -> Iterator[Contradiction]
 
 
 def _above_budget(case: Case, tokens: ObservedTokens) -> Iterator[Contradiction]:
-    """Yield a sequence above the token budget of a micro-batch; verl raises an error for one.
+    """Yield a sequence above the token budget of a micro-batch; verl rejects such a sequence.
 
     Source: ``verl/utils/seqlen_balancing.py:384 at 1dda039b9``, with the factor of
     ``verl/workers/engine/utils.py:111``.
@@ -112,7 +112,7 @@ def _above_budget(case: Case, tokens: ObservedTokens) -> Iterator[Contradiction]
     name = "response_length_mean"
     mean = (tokens.prompt_length_mean or 0) + (tokens.response_length_mean or 0)
     if mean > budget:
-        message = f"with the mean prompt is {mean:,.10g}, above {key}, {budget:,.10g}"
+        message = f"plus the mean prompt is {mean:,.10g}, above {key}, {budget:,.10g}"
         yield Contradiction(("observed_tokens", name), f"observed_tokens.{name} {message}", _SETTING)
 
 

@@ -162,7 +162,7 @@ def plain(value: Any) -> Any:
     """Return all fields of a dataclass or of a recorded model as plain values for ``digest``.
 
     Raises:
-        TypeError: the value, or one inside it, is none of these.
+        TypeError: the value, or one inside it, has another type.
     """
     if value is None or isinstance(value, (str, int, float)):
         return value

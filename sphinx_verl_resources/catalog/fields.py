@@ -1,6 +1,6 @@
 """The recorded fields of a run: name, heading, value, text, sort order, layout in a file.
 
-A field has its name in the run file, with dots below the top: ``measured.gib``, ``settings.trainer.nnodes``.
+A field is named by its path in the run file: ``measured.gib``, ``settings.trainer.nnodes``.
 Tables, sorting, filters, details, drafts, run files and lint rules use this one list. A field of the models
 that is not in ``_DESCRIBED`` is a column too, with its name as heading.
 """
@@ -72,16 +72,16 @@ class Field:
     """A recorded field of a run.
 
     Attributes:
-        name: the name in the run file, with dots below the top.
+        name: the dotted path in the run file, such as ``measured.gib``.
         heading: the untranslated heading of its column.
         order: returns the sort key of a value; default: natural order, with numbers as numbers.
         read: returns the value of a run; default: the value with this name.
-        words: returns the words by which a filter finds a run; default: the value.
+        words: returns the words that a filter matches; default: the value.
         detail: the title in the details of a run; empty if not shown there.
         csv: the column in the CSV file, with the unit; empty if not written there.
         quoted: whether run files quote the text, because it looks like a number.
         block: whether run files always have a line for each key.
-        logged: the metrics in verl's log that give it, the best first; see ``intake.log_facts``.
+        logged: the metrics in verl's log with this value, best first; see ``intake.log_facts``.
         digits: the decimals of such a metric.
         schema: the field in the model of run files; None for a derived value.
     """
@@ -146,7 +146,7 @@ class Field:
         return ((0, value, ""),) if is_numeric(value) else natural(as_text(value))
 
     def search_words(self, run: Run) -> list[str]:
-        """Return the words by which a filter on this field finds a run."""
+        """Return the words of a run that a filter on this field matches."""
         value = self.value(run)
         words = self.words(run) if self.words else (None if value is None else as_text(value),)
         return [word for word in words if word]

@@ -34,9 +34,9 @@ ACCURACY = "accuracy.yaml"
 REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
 #: The file with excused warnings; only the command ``check`` reads it.
 EXCEPTIONS = "exceptions.yaml"
-#: The most files of a folder that are read, in the order of their names.
+#: The maximum number of files to read from a folder, in the order of their names.
 MAX_FILES = 20_000
-#: The most bytes of all data files together.
+#: The maximum size of all data files together, in bytes.
 MAX_TOTAL = 100 << 20
 #: A data directory contains at least one of these names.
 DATA_NAMES = frozenset({RUNS, CASES, *REGISTRIES})
@@ -109,8 +109,8 @@ def take_snapshot(bundled: Directory, configured: Iterable[Directory], missing: 
     """Read all data files once.
 
     If one of the ``configured`` directories has a folder ``runs``, its runs replace the bundled ones.
-    Registries and cases extend and override the bundled ones. A directory that is given twice counts once;
-    the bundled one, if also configured, keeps the user's name.
+    Registries and cases extend and override the bundled ones. Directories are read once, even if given twice;
+    the bundled one, if also configured, has the user's name in messages.
 
     Args:
         bundled: the bundled data directory.
@@ -153,7 +153,7 @@ class _Reader:
         self._bytes_left = MAX_TOTAL
 
     def read(self, directory: Directory, name: str) -> Iterator[DataFile]:
-        """Yield a file of a data directory; nothing if it cannot be read."""
+        """Yield a file of a data directory; report it instead if it cannot be read."""
         shown = directory.show(name)
         try:
             file = read_in(directory, name)
@@ -242,7 +242,7 @@ class LeadsOutError(OSError):
 
 
 def refuse_leading_out(path: Path, directory: Path) -> None:
-    """Refuse a path in a data directory that is, or goes through, a link to outside it.
+    """Reject a path in a data directory that leaves it through a symbolic link.
 
     The directory itself may be a link, because it comes from conf.py, which is trusted.
 
@@ -256,7 +256,7 @@ def refuse_leading_out(path: Path, directory: Path) -> None:
 
 
 def refuse_link_in_data(path: Path) -> None:
-    """Refuse a data file or schema that is a link to outside its data directory.
+    """Reject a data file or schema that is a symbolic link out of its data directory.
 
     Raises:
         LeadsOutError: the file is such a link.
@@ -325,7 +325,7 @@ def open_regular(path: Path) -> FileIO:
 def plain_path(path: Path) -> Path:
     """Return the absolute path without ``..``; links before a ``..`` are resolved, as the system does.
 
-    Links after the last ``..`` stay, because a linked file belongs to the directory with the link.
+    Links after the last ``..`` are kept, because a linked file belongs to the directory with the link.
     """
     parts = path.absolute().parts
     after = max((index + 1 for index, part in enumerate(parts) if part == ".."), default=1)

@@ -12,7 +12,7 @@ from .files import bundled_directory
 Version = tuple[int, int, int]
 #: The list of keys in the package, written by ``tools/key_names.py``.
 KEY_NAMES = "key_names.txt"
-#: The least similarity (1 for equal names) at which one name may be a misspelling of the other.
+#: The minimum similarity (1 for equal names) at which one name may be a misspelling of the other.
 SIMILAR = 0.85
 
 
@@ -20,8 +20,8 @@ class KeyName(NamedTuple):
     """A key of verl's configuration.
 
     Attributes:
-        first: the first listed release that has it.
-        last: the last one; None if the branch main has it too.
+        first: the first listed release that has the key.
+        last: the last release that has the key; None if the branch main has it too.
         kind: ``bool``, ``number``, ``text`` or ``list``; ``any`` for null, ``open`` for a section that
             accepts any key, ``?`` if the default does not show the type.
     """
@@ -56,7 +56,7 @@ class KeyNames:
         return key in self.known or self.is_below_open(str(key))
 
     def is_below_open(self, key: str) -> bool:
-        """Return whether a section above a key accepts any key, as a section that is null by default does.
+        """Return whether a section above the key accepts any key; one that is null by default does.
 
         >>> key_names().is_below_open("actor_rollout_ref.rollout.engine_kwargs.vllm.any_option")
         True
@@ -69,7 +69,7 @@ class KeyNames:
         return False
 
     def meant_by(self, key: str) -> str | None:
-        """Return the key that ``key`` looks like a misspelling of, in its name or in one section.
+        """Return the known key that ``key`` probably misspells, in its last part or in one section.
 
         >>> key_names().meant_by("actor_rollout_ref.rollouts.n")
         'actor_rollout_ref.rollout.n'
@@ -82,7 +82,7 @@ class KeyNames:
         return next((f"{other}.{name}" for other in alike), None)
 
     def namesake_of(self, key: str) -> str | None:
-        """Return the key with the same name in another section: one of the same name or under the same root.
+        """Return the key with the same last part in a section of the same name or under the same root.
 
         >>> key_names().namesake_of("rollout.gpu_memory_utilization")
         'actor_rollout_ref.rollout.gpu_memory_utilization'

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-#: The sections of the hardware page, in order; each is shown even without runs.
+#: The sections of the hardware page, in order; each is shown even if it has no runs.
 PAGE_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "405B", "671B")
 #: All size classes, ascending. A class that is not in ``PAGE_SIZES`` is shown once it has a run.
 SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "122B", "235B", "405B", "671B")

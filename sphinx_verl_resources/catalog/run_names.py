@@ -1,7 +1,7 @@
 """The names of a run: its id, and the parts of its launch script's name.
 
 verl has used two conventions for script names. ``[model]_[task]_[gpunums]_[device]_[train]_[infer].sh`` is
-that of the hardware page. ``run_<model>_<train-backend>.sh`` has been enforced by verl's hook
+the hardware page's convention. ``run_<model>_<train-backend>.sh`` has been enforced by verl's hook
 ``check-example-naming`` since April 2026. Other names are ignored.
 """
 
@@ -71,7 +71,7 @@ _HARDWARE = re.compile(r"(?:^|(?<=-))(?P<count>\d{1,6})(?:-gpus?(?=-|$)|x(?P<res
 
 
 def current_id(run: Run, gpu: Gpu | None, gpus: Iterable[str], models: Iterable[str]) -> str:
-    """Return the id of a run, with its current model and GPUs in place of different ones in the id.
+    """Return the id of a run, updated to its current model and GPUs.
 
     Args:
         run: the run.
@@ -91,7 +91,7 @@ def current_id(run: Run, gpu: Gpu | None, gpus: Iterable[str], models: Iterable[
 
 
 def _with_model(run: Run, models: Iterable[str]) -> str:
-    """Return the id of a run, with its model in place of a different model at the beginning."""
+    """Return the id of a run, with a different model at its beginning replaced by the run's model."""
     own = _model_slug(run.model)
     if _first_of([own], run.id):
         return run.id
@@ -105,7 +105,7 @@ def _model_slug(name: str) -> str:
 
 
 def _with_gpus(named: str, run: Run, gpu: Gpu | None, gpus: Iterable[str]) -> str:
-    """Return an id with the GPUs of a run in place of different ones."""
+    """Return an id with different GPUs replaced by the run's."""
     found = next(_HARDWARE.finditer(named), None)
     if found is None:
         return named
@@ -132,7 +132,7 @@ _SIZE_TOKEN = re.compile(r"\d+(\.\d+)?b\Z")
 
 @dataclass(frozen=True)
 class ScriptName:
-    """The parts of a script name; None if the convention does not have the part."""
+    """The parts of a script name; a part is None if the convention lacks it."""
 
     model: str
     train: str

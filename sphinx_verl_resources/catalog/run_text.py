@@ -141,7 +141,7 @@ def _field(name: str, value: Any) -> list[str]:
 
 def _item(field: str, item: Mapping[str, Any]) -> list[str]:
     """Return the lines of a list item: a single line, or several with the text folded."""
-    if "text" not in item:
+    if not isinstance(item.get("text"), str):
         return [f"  - {_value(field, item)}"]
     found: list[str] = []
     for name, value in item.items():
@@ -149,7 +149,7 @@ def _item(field: str, item: Mapping[str, Any]) -> list[str]:
             folded = textwrap.wrap(value, _TEXT_WIDTH, break_long_words=False, break_on_hyphens=False)
             found += ["text: >-", *(f"  {line}" for line in folded)]
         else:
-            found.append(f"{name}: {_value(f'{field}.{name}', value)}")
+            found += _pairs(field, {name: value})
     first, *others = found
     return [f"  - {first}", *(f"    {line}" for line in others)]
 
@@ -160,7 +160,7 @@ def _folds(text: str) -> bool:
 
 
 def _value(name: str, value: Any) -> str:
-    """Format the value of a field, with dots below the top, on one line."""
+    """Format the value of a field, given by its dotted path, on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(_pairs(name, value)) + "}"
     if isinstance(value, (list, tuple)):
@@ -194,6 +194,6 @@ def _read(text: str) -> Any:
 
 
 def _is_plain_elsewhere(text: str) -> bool:
-    """Return whether YAML 1.1, which reads ``no`` and ``1_000`` as other types, reads text or a date."""
+    """Return whether YAML 1.1, in which ``no`` and ``1_000`` are not text, reads a text or a date."""
     tag = _YAML_1_1.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return tag == "tag:yaml.org,2002:str" or re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None

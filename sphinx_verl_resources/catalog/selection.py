@@ -41,8 +41,8 @@ class RunSelection:
     Attributes:
         sizes: the size classes in the requested order; empty for all.
         filters: pairs of a name in ``FILTERS`` and the allowed values, compared without case.
-        sort: pairs of a field name and whether its order is reversed. Empty: ran before reported before
-            claimed, then by tag, date added, number of GPUs and id.
+        sort: pairs of a field name and whether its order is reversed. Empty: by evidence (ran, reported,
+            claimed), then by tag, date added, number of GPUs and id.
     """
 
     sizes: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def _runs_by_word(catalog: Catalog, name: str) -> dict[str, list[str]]:
 
 
 def _compared(catalog: Catalog, name: str, word: str) -> str:
-    """Return a word in its form for comparison; a GPU becomes its name in the registry."""
+    """Normalise a word for comparison; a GPU becomes its name in the registry."""
     gpu = catalog.gpus.get(word) if name == "gpu" else None
     return gpu.name if gpu else fold(word)
 
@@ -114,7 +114,7 @@ def select_broken(catalog: Catalog, selection: RunSelection) -> list[BrokenRun]:
 
 
 def sizes_to_show(records: Iterable[Run | BrokenRun], selection: RunSelection) -> list[str]:
-    """Return the size classes with a section: the selected ones, or the page's and any other with a run."""
+    """Return the size classes to show: the selected ones, otherwise the page's and any others with runs."""
     if selection.sizes:
         return list(selection.sizes)
     used = {record.size for record in records}

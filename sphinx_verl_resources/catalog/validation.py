@@ -82,7 +82,8 @@ def empty(document: Document, remedy: str) -> Diagnostic:
 def explained(document: Document, model: type[BaseModel], details: list[ErrorDetails]) -> list[Diagnostic]:
     """Convert pydantic's errors to diagnostics with places.
 
-    The last one is repeated for each error that is not printed, see ``diagnostics.listed``.
+    Only the first errors are converted; the last of these is repeated for each of the others, which
+    ``diagnostics.listed`` only counts.
     """
     kept = _without_echoes(details)
     found = [_translate(document, model, detail) for detail in kept[: MAX_PROBLEMS + 1]]

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 #: libyaml if PyYAML was built with it; the pure Python parser gives the same events.
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-#: The most bytes of a file. The largest real file, the registry of models, has less than a tenth of this.
+#: The maximum file size in bytes. The largest real file, the registry of models, has less than a tenth.
 MAX_BYTES = 1 << 20
-#: The most levels of nesting; real files have five. Keeps recursive code from overflowing the stack.
+#: The maximum nesting depth; real files have five. Keeps recursive code from overflowing the stack.
 MAX_DEPTH = 20
 
-#: The most entries of a list or mapping; the largest real list has a few hundred.
+#: The maximum number of entries in a list or mapping; the largest real list has a few hundred.
 MAX_ITEMS = 5_000
 
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -112,7 +112,7 @@ class Document:
 
 
 def leaves(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
-    """Yield all values without nested values, with their places."""
+    """Yield all scalars and empty collections in nested data, with their positions."""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, tuple) else ()
     if not items:
         yield loc, data
@@ -301,7 +301,7 @@ def plain_value(text: str) -> Any:
 
 
 def _walk(root: yaml.Node | None, loc: Loc) -> tuple[yaml.Node | None, yaml.Node | None]:
-    """Return the key node and the value node at ``loc``; parts without a match are skipped.
+    """Return the key node and the value node at ``loc``, skipping parts that do not match.
 
     A location from pydantic also contains names of union branches, and can end in a missing key. A part with
     dots also matches nested mappings: ``a.b`` matches ``{a: {b: 1}}``.

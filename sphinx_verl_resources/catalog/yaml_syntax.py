@@ -150,9 +150,11 @@ def syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagno
     if "escape" in problem or "hexdecimal" in problem or "Unicode character code" in problem:
         return explain(noticed, "invalid escape sequence", "double the backslash, or use single quotes")
     if "quoted scalar" in context:
-        return explain(began, "the quote that opens here is never closed", "close it")
+        return explain(began, "the quote that opens here is never closed", "add the closing quote")
     if "flow node" in context:
-        return explain(noticed, "a value is missing here", "close every bracket and quote")
+        return explain(
+            noticed, "a value is missing here", "write it, and check for unclosed brackets and quotes"
+        )
     if "flow" in context:
         return explain(began, "the bracket that opens here is not closed", "close it, or add a comma")
     if "expected ':'" in problem and (match := _NO_SPACE.match(lines[began[0] - 1])):

@@ -125,9 +125,9 @@ BACKTEST = Command(
         "--format json": "the recorded cases, for programs",
         "--record accuracy.yaml": "write the accuracy to a file",
     },
-    "0 good, 1 a case is broken or a scored one has no estimate, 2 could not run.",
+    "0 success, 1 a case is broken or a scored one has no estimate, 2 could not run.",
     _add_arguments,
     _run,
-    notes="Contested and unscored cases are shown but do not count. A case that is also recorded, with the "
-    "same settings and outcome, counts as the recorded one does.",
+    notes="Contested and unscored cases are shown but do not count. A case with the same "
+    "settings and outcome as a recorded case is treated like that case.",
 )

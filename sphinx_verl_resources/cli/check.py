@@ -123,7 +123,7 @@ def _report_repairs(shown: str, repairs: Iterable[Repair]) -> None:
 
 
 def _rename(context: CheckContext, asked: Set[Path]) -> bool:
-    """Rename one run whose id contradicts its model or GPU; return False if there is none left.
+    """Rename one run whose id contradicts its model or GPU; return False if none is left.
 
     Raises:
         UsageError: a file cannot be written.
@@ -193,7 +193,7 @@ def _print(form: str, result: CheckResult, summary: str) -> None:
 
 
 def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
-    """Return a line that counts runs and problems."""
+    """Return a summary line with the numbers of runs and problems."""
     counts = {
         "run": sum(map(context.is_checked, context.snapshot.runs)),
         "error": errors,
@@ -203,7 +203,7 @@ def _summary(context: CheckContext, result: CheckResult, errors: int) -> str:
     if result.suppressed:
         texts.append(f"{len(result.suppressed)} excused")
     if result.gaps:
-        texts.append(f"{counted(len(result.gaps), 'gap')} of rows published before {result.published_before}")
+        texts.append(f"{counted(len(result.gaps), 'gap')} in rows published before {result.published_before}")
     directories = ", ".join(printable(directory.shown) for directory in context.directories)
     return f"{directories}: {', '.join(texts)}"
 
@@ -243,6 +243,6 @@ CHECK = Command(
     _add_arguments,
     _run,
     notes="Formats other than text print the problems as the result; repairs are always listed on standard "
-    "error. To excuse a warning about correct data, add it with a reason to exceptions.yaml of the data "
+    "error. To excuse a warning about correct data, add it, with a reason, to exceptions.yaml in the data "
     "directory. The documentation explains every rule.",
 )

@@ -59,8 +59,8 @@ class Command:
     Attributes:
         name: its name on the command line.
         help: its purpose, in the list of commands.
-        examples: explanations by the words after the name; empty if the words need none.
-        exit_codes: their meaning.
+        examples: the words after the name, each with an explanation, which may be empty.
+        exit_codes: the meaning of its exit codes.
         add_arguments: function that adds its arguments to a parser.
         run: function that does the work and returns the exit code.
         notes: text of its help after the examples.
@@ -76,7 +76,7 @@ class Command:
 
     @property
     def lines(self) -> dict[str, str]:
-        """The explanations of the examples, by whole command lines."""
+        """The example command lines, each with its explanation."""
         return {f"verl-resources {self.name} {words}".strip(): does for words, does in self.examples.items()}
 
     @property
@@ -113,7 +113,7 @@ def add_result_options(
 
 
 def exit_code(verdict: Verdict, *, strict: bool) -> int:
-    """Return the exit code of a verdict: 0 fits, 1 does not fit; may fit is 0, or 1 if strict."""
+    """Return the exit code of a verdict: 0 fits, 1 does not fit; “may fit” gives 0, or 1 if strict."""
     if verdict == "fits":
         return 0
     return int(strict or verdict == "does-not-fit")
@@ -131,12 +131,12 @@ def choose_color(choice: str) -> None:
 
 
 def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, str]) -> bool:
-    """Return whether to write colours: as the choice or the environment demands, otherwise on a terminal.
+    """Return whether to write colours: the choice decides, then the environment, then the terminal.
 
     Args:
         stream: the output stream.
         choice: one of ``COLOR_CHOICES``.
-        environment: environment variables; ``NO_COLOR`` and ``FORCE_COLOR`` count unless they are empty.
+        environment: environment variables; ``NO_COLOR`` and ``FORCE_COLOR`` are ignored if empty.
     """
     if choice != "auto":
         return choice == "always"
@@ -148,7 +148,7 @@ def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, st
 
 
 def report(problems: Sequence[Diagnostic]) -> bool:
-    """Print problems to standard error, one a line, and return whether any is an error."""
+    """Print problems to standard error, one per line, and return whether any is an error."""
     colored = wants_color(sys.stderr, _choice, os.environ)
     for problem in listed(problems):
         print(_colored(problem) if colored else problem, file=sys.stderr)
@@ -156,7 +156,7 @@ def report(problems: Sequence[Diagnostic]) -> bool:
 
 
 def report_first(problems: Sequence[Diagnostic]) -> bool:
-    """Report ten problems, errors and those that affect the answer first, and count the others."""
+    """Print the first ten problems, errors and those that affect the answer first, and count the rest."""
     ranked = sorted(problems, key=lambda problem: (not problem.is_error, problem.code not in _DECISIVE))
     bad = report(ranked[:MOST_PROBLEMS])
     rest = ranked[MOST_PROBLEMS:]
@@ -198,7 +198,7 @@ def progress(
 
 
 def _show(text: str) -> None:
-    """Replace the progress line; it is kept on one line, since two could not be replaced."""
+    """Replace the progress line; cut it to the terminal's width, since a wrapped line cannot be cleared."""
     room = shutil.get_terminal_size().columns - 1
     sys.stderr.write(_CLEAR + one_line(text)[:room])
     sys.stderr.flush()

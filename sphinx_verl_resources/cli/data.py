@@ -37,7 +37,7 @@ def add_path_argument(
     Args:
         parser: the command's parser.
         what: description of a path.
-        default: condition for ./data to be the default.
+        default: when ./data is the default.
     """
     others = "or the enclosing data directory, or the bundled dataset"
     words = f"{what}; default: ./data {default}, {others}"
@@ -50,7 +50,7 @@ def default_paths() -> list[str]:
 
 
 def enclosing_data_directory(path: Path) -> list[str]:
-    """Return the relative path of the data directory at or above an absolute path; empty for none."""
+    """Return the relative path of the data directory at or above an absolute path, or an empty list."""
     for folder in (path, *path.parents):
         if (folder / RUNS).is_dir():
             return [os.path.relpath(folder)]
@@ -73,7 +73,7 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
 
 
 def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
-    """Return the problems of the registries, without runs and the analysis."""
+    """Return the problems of the registries, and the errors in loading the data."""
     errors = (problem for problem in data.snapshot.problems if problem.is_error)
     return sorted([*errors, *data.registries.diagnostics])
 

@@ -1,4 +1,4 @@
-"""``verl-resources diagnose``: find out from its log why a run ran out of memory, and what to change."""
+"""``verl-resources diagnose``: find out from a log why a run ran out of memory, and what to change."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", metavar="LOG", help="the output of verl, of any size; - reads standard input")
     parser.add_argument("--script", metavar="FILE", help="launch script of the run; it is read, never run")
     add_env_option(parser)
-    add_question_arguments(parser, "MODEL | KEY=VALUE", "model and settings that the log lacks or has wrong")
+    add_question_arguments(
+        parser, "MODEL | KEY=VALUE", "model and settings that are missing or wrong in the log"
+    )
     parser.set_defaults(verl_version=None)  # the log may contain it
 
 
@@ -155,7 +157,7 @@ def _change(each: Advice) -> dict[str, Any]:
 
 DIAGNOSE = Command(
     "diagnose",
-    "find out from its log why a run ran out of memory, and what to change",
+    "find out from a log why a run ran out of memory, and what to change",
     {
         "failed.log": "with the log alone",
         "failed.log --script run.sh --gpus 8xH100": "add what the log lacks",

@@ -1,4 +1,4 @@
-"""``verl-resources estimate``: check whether a run fits with exactly its settings; also cases and runs."""
+"""``verl-resources estimate``: check whether settings fit as they are; also cases and recorded runs."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _text(found: list[Found], *, verbose: bool) -> str:
 
 
 def _is_file(word: str) -> bool:
-    """Return whether a word is a file of cases or of a run, and not a model or a setting."""
+    """Return whether a word is a file of cases or of a run rather than a model or a setting."""
     if is_setting(word) or word.endswith(".json"):
         return False
     return word.endswith((".yaml", ".yml")) or Path(word).is_file()

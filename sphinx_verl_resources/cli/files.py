@@ -112,7 +112,7 @@ def create_file(path: Path, directory: Path, text: str) -> None:
 
     Raises:
         FileExistsError: it already exists.
-        UsageError: it cannot be written, or leads out of the data directory.
+        UsageError: it cannot be written, or is outside the data directory.
     """
     with _writing(path):
         refuse_leading_out(path, directory)
@@ -121,7 +121,7 @@ def create_file(path: Path, directory: Path, text: str) -> None:
             os.link(written, path)
         except FileExistsError:
             raise FileExistsError(f"{printable(str(path))}: already exists") from None
-        except OSError:  # the file system has no links
+        except OSError:  # the file system does not support hard links
             if os.path.lexists(path):
                 raise FileExistsError(f"{printable(str(path))}: already exists") from None
             with _writing(path):
@@ -132,7 +132,7 @@ def replace_file(path: Path, directory: Path, text: str) -> None:
     """Write a data file, replacing an existing one.
 
     Raises:
-        UsageError: it cannot be written, or leads out of the data directory.
+        UsageError: it cannot be written, or is outside the data directory.
     """
     with _writing(path):
         refuse_leading_out(path, directory)
@@ -144,11 +144,11 @@ def replace_unchanged(file: DataFile, directory: Path, text: str) -> None:
 
     Raises:
         ChangedError: it has been changed or deleted since; it is not written.
-        UsageError: it cannot be written, or leads out of the data directory.
+        UsageError: it cannot be written, or is outside the data directory.
     """
     try:
         refuse_leading_out(file.path, directory)
-    except LeadsOutError:  # changed: it did not lead out when it was read
+    except LeadsOutError:  # changed: it was inside the directory when it was read
         raise ChangedError from None
     target = Path(os.path.realpath(file.path))
     with _replacement(target, text) as written, _writing(file.path):
@@ -158,7 +158,7 @@ def replace_unchanged(file: DataFile, directory: Path, text: str) -> None:
             written.replace(target)
         elif written.read_bytes() != file.content:  # changed at the last moment: restore it
             _exchange(written, target)
-            if written.read_bytes() != new:  # saved again, or restored by another process too
+            if written.read_bytes() != new:  # another process wrote it meanwhile: keep that version
                 _exchange(written, target)
             raise ChangedError
 

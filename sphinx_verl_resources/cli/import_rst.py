@@ -39,7 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dry-run", action="store_true", help="print the run files; write nothing")
     add("--force", action="store_true", help="replace existing run files")
     add("--ref", metavar="COMMIT", help="pin links to a branch to this commit")
-    checkpoint = "model for a label of the page; repeatable"
+    checkpoint = "model for a label on the page; repeatable"
     add("--model", action="append", default=[], metavar="LABEL=CHECKPOINT", help=checkpoint)
     add("--format", choices=("text", "json"), default="text", help="default: text")
 
@@ -104,7 +104,7 @@ def _write(page: Page, snapshot: Snapshot, options: argparse.Namespace) -> int:
     """Write the run files that do not exist yet.
 
     Raises:
-        UsageError: one exists and nothing was written, or one cannot be written.
+        UsageError: a file already exists, so nothing was written; or a file cannot be written.
     """
     directory = Path(options.output)
     texts = {directory / RUNS / f"{run.record.id}.yaml": run.text for run in page.runs}
@@ -125,7 +125,7 @@ def _has(path: Path, directory: Path, content: bytes) -> bool:
     """Return whether a file of a data directory has this content.
 
     Raises:
-        UsageError: the path leads out of the directory.
+        UsageError: the path is outside the directory.
     """
     try:
         refuse_leading_out(path, directory)

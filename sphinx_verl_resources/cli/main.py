@@ -1,6 +1,6 @@
 """Parse the command line and run a command.
 
-Exit codes of every command: 0 good, 1 problems found or does not fit, 2 could not run.
+Exit codes of every command: 0 success, 1 problems found or does not fit, 2 could not run.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 Run verl-resources COMMAND --help for examples.
-Problems are printed to standard error, one a line: path:line:col: LEVEL: message [code].
-Exit codes: 0 good, 1 problems found or does not fit, 2 could not run."""
+Problems are printed to standard error, one per line: path:line:col: LEVEL: message [code].
+Exit codes: 0 success, 1 problems found or does not fit, 2 could not run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +127,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Suggest the nearest option, before argparse reports what is missing because of a misspelling."""
+    """Report a misspelt option, before argparse reports that the correct one is missing."""
     known = re.findall(r"--[\w-]+", command.format_usage())
     for word in words:
         if word == "--":
@@ -139,12 +139,12 @@ def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> N
             if (
                 option == "--model" and "[MODEL " in command.format_usage()
             ):  # the model was an option before it became an argument
-                remedy = f"; write the model without it: {command.prog} Qwen/Qwen2.5-7B"
+                remedy = f"; give the model without an option: {command.prog} Qwen/Qwen2.5-7B"
             command.error(f"unrecognized arguments: {option[:80]}{remedy}")
 
 
 def _write(text: str) -> None:
-    """Print a text at once: a pipe closed by its reader does not change the exit code."""
+    """Print and flush a text; a pipe closed by its reader does not change the exit code."""
     if not text:
         return
     try:
@@ -166,7 +166,7 @@ def _refuse(reason: str) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Keep Python from writing unwritten text to a stream again at exit."""
+    """Keep Python from trying to write a stream's remaining text again at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -180,7 +180,9 @@ def _in_words(error: UsageError | OSError | UnicodeEncodeError) -> str:
     if isinstance(error, UnicodeEncodeError):  # Python keeps such bytes of arguments as lone surrogates
         wrong = printable(error.object[error.start : error.end])
         encoding = sys.getfilesystemencoding().upper()
-        return f"an argument is not valid {encoding}: '{wrong}'; encode it so, or set LC_ALL=C.UTF-8"
+        return (
+            f"an argument is not valid {encoding}: '{wrong}'; encode it in {encoding}, or set LC_ALL=C.UTF-8"
+        )
     if isinstance(error, UsageError) or not error.strerror:
         return str(error)
     file = f"{printable(str(error.filename))[:200]}: " if error.filename else ""
@@ -188,7 +190,7 @@ def _in_words(error: UsageError | OSError | UnicodeEncodeError) -> str:
 
 
 SHELLS = ("bash", "zsh", "tcsh")
-#: Values that completion offers for options that accept others too.
+#: Values that completion offers; the options accept other values too.
 _WORDS: dict[str, tuple[str, ...]] = {
     "size": SIZES, "tag": TAGS, "kind": (*WORDS, *KINDS), "train": TRAIN_BACKENDS, "infer": ENGINES,
 }  # fmt: skip
@@ -239,7 +241,7 @@ COMPLETION = Command(
         "bash > verl-resources.bash": "",
         "zsh > _verl-resources": "",
     },
-    "0 good, 2 could not run.",
+    "0 success, 2 could not run.",
     _add_completion_arguments,
     _print_completion,
     notes="For bash, source the file in ~/.bashrc; for zsh, put it into a folder of $fpath. The command "

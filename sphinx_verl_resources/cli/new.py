@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
-    """Read the script and the log; also return warnings about possible settings that were not read.
+    """Read the script and the log; also return warnings about unread text that may contain settings.
 
     Raises:
         UsageError: one of them cannot be read.
@@ -173,7 +173,7 @@ def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]
         reasons.append(Diagnostic(log.failure.place, Code.out_of_memory, message, remedy, severity))
     if log and not log.figures.steps and not log.settings:
         message = "this log contains neither a configuration nor the metrics of a step"
-        remedy = "give verl's console output from the first line on"
+        remedy = "give verl's console output from its first line"
         place, severity = Location(log.shown, 1, 1), Severity.WARNING if sources.file else Severity.ERROR
         reasons.append(Diagnostic(place, Code.file_empty, message, remedy, severity))
     return reasons
@@ -204,7 +204,7 @@ def _file(directory: Path, draft: Draft, text: str) -> DataFile:
     """Return the file to write.
 
     Raises:
-        UsageError: the path leads out of the data directory.
+        UsageError: the path is outside the data directory.
     """
     name = f"{RUNS}/{draft.fields['id']}.yaml"
     data, path = configured_directory(str(directory), Path.cwd()), directory / name
@@ -378,7 +378,7 @@ NEW = Command(
         "--script run.sh --dry-run": "print the file; write nothing",
         "--blank": "write a template with every field explained",
     },
-    "0 written or printed, 1 no run file could be made from script and log, 2 could not run.",
+    "0 written or printed, 1 no run file could be made from the script and the log, 2 could not run.",
     _add_arguments,
     _run,
     notes="The script is read, never run. Only metrics, the configuration, versions and the GPU are taken "

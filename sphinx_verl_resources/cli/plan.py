@@ -103,7 +103,7 @@ def _fewest(question: Question, data: EstimatorContext, width: int) -> tuple[str
         remedy = f"write --gpus {question.gpus}xH100 for example, or leave the number out"
         raise refused(Code.missing_key, message, remedy)
     found = fewest_by_memory(question, data)
-    left_open = assumed(replace(question, gpus=_NODE), data.registries)  # the question is their number
+    left_open = assumed(replace(question, gpus=_NODE), data.registries)  # their number is the question
     result = {
         "model": question.model,
         "fewest": [fewest_result(item) for item in found],

@@ -123,7 +123,7 @@ TABLE = Command(
         "--columns model,gpus,measured.gib,estimate.peak": "measured and computed",
         "docs/data --format list-table --output runs.rst": "a table to paste",
     },
-    "0 good, 1 runs with errors are missing from the table, 2 could not run.",
+    "0 success, 1 runs with errors are missing from the table, 2 could not run.",
     _add_table_arguments,
     _print_table,
     notes="Filters, field names and order are the same as in the verl-runs directive. A value may be a list "
@@ -182,7 +182,7 @@ EXPORT = Command(
         "--output runs.csv": "write one file",
         "docs/data --output out/": "write all files into a folder",
     },
-    "0 good, 1 runs with errors are missing from the export, 2 could not run.",
+    "0 success, 1 runs with errors are missing from the export, 2 could not run.",
     _add_export_arguments,
     _print_export,
     notes=f"The files are {JSON}, its schema and {CSV}. They are identical to the downloads of the "
@@ -218,7 +218,7 @@ SCHEMA = Command(
         "run": "print the schema of a run file",
         "--output data/schema": "write all schemas",
     },
-    "0 good, 2 could not run.",
+    "0 success, 2 could not run.",
     _add_schema_arguments,
     _print_schema,
 )

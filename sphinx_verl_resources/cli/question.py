@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from ..estimator.versions import Version
     from ..intake.recorded_names import NamedModel
 
-#: The place of a problem with an argument, which is in no file.
+#: The place of a problem with an argument rather than a file.
 COMMAND_LINE = Location("")
 _MODEL_PATH = f"{MODEL}.path"
-#: How to give a model, and in which forms, for messages.
+#: How to give a model, and in what forms; used in messages.
 NAMING = "before the settings", ", such as qwen2.5-7b or the path of its config.json"
-#: Limits beyond any model's positions and any adapter's rank.
+#: Limits above any model's context length and any adapter's rank.
 _MOST_TOKENS, _MOST_RANK = 100_000_000, 65_536
 
 
@@ -137,7 +137,9 @@ def add_question_arguments(parser: argparse.ArgumentParser, metavar: str, words:
 
 def add_strict_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--strict`` to a command that returns a verdict."""
-    strict = "exit with 1 unless the run fits: also if borderline, depends on the lengths, or unknown"
+    strict = (
+        "exit with 1 unless the run fits, so also if it is borderline, depends on the lengths or is unknown"
+    )
     parser.add_argument("--strict", action="store_true", help=strict)
 
 
@@ -299,7 +301,7 @@ def refused(code: Code, message: str, remedy: str = "") -> NoAnswerError:
 
 
 def still_open(given: SettingsText, known: Container[str]) -> tuple[Diagnostic, ...]:
-    """Return the problems of a text, except for values that are known elsewhere or do not change memory."""
+    """Return a text's problems, except for unresolved values that are given elsewhere or harmless."""
     return given.problems_besides({key for key in given.unresolved if key in known or is_harmless(key)})
 
 
@@ -330,7 +332,7 @@ def _config_at(named: str) -> tuple[str | None, str | None]:
     """Return the path of config.json if a name is a path, and the model's name."""
     if (inside := Path(named) / "config.json").is_file():
         return str(inside), named
-    if Path(named).name == "config.json" and Path(named).is_file():  # verl loads its directory
+    if Path(named).name == "config.json" and Path(named).is_file():  # verl expects the directory
         return named, str(Path(named).absolute().parent)
     return (named, None) if named.endswith(".json") else (None, named)
 

@@ -1,6 +1,6 @@
 """The memory of a training run on each GPU, from verl's own settings. Pure functions; no files, no Sphinx.
 
-In the order of one estimate:
+The modules, in the order in which an estimate uses them:
 
 - ``resolve`` turns a ``request`` into ``settings``, with ``reading``, ``tokens`` and ``versions``.
 - ``parameters`` and ``shape``: the sizes of the model.

@@ -1,7 +1,7 @@
 """The record of accuracy: the estimator's errors for each kind of run, and the ranges that follow from them.
 
-Fitted values are judged on cases of other sources: leave one source out, fit the rest, and count the errors
-on the source that was left out.
+Fitted values are tested on cases from other sources: leave one source out, fit to the rest, and measure the
+errors on the source that was left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COVERAGE = 0.9
 #: The candidates for ``LOGITS_IN_LOGS``: the traced value and larger ones.
 CANDIDATES = (8, 9, 10, 11, 12)
-#: For a kind with fewer cases, the cases of these kinds together decide the width of a range.
+#: A kind with fewer cases gets the width of ranges from the cases of these kinds together.
 _FEWEST, _OF_VERL = 4, (FSDP, FSDP_TODAY, MEGATRON)
 #: The bounds of the widening.
 _WIDEST, _NARROWEST = 8.0, 0.25
@@ -172,7 +172,7 @@ def accuracy_of(
 
     Args:
         cases: the observations.
-        registries: the registries; their record of accuracy is not used.
+        registries: the registries, whose record of accuracy is ignored.
         progress: reports progress over the cases.
     """
     found = tuple(map(_rounded, summaries(score(case, registries) for case in progress(cases, "cases"))))
@@ -187,8 +187,8 @@ def _rounded(found: Accuracy) -> Accuracy:
 
 _HEAD = """\
 # yaml-language-server: $schema=schema/accuracy.json
-# What the cases in cases/ say about the estimator, and how wide its ranges are because of them. Written by
-# `make accuracy`; a test fails when the estimator does worse than this.
+# The estimator's errors on the cases in cases/, and the resulting width of its ranges. Written by
+# `make accuracy`; a test fails if the estimator does worse than this.
 accuracy:
 """
 

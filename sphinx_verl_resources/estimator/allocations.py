@@ -24,10 +24,11 @@ class Kind(Enum):
     """A kind of allocation.
 
     Attributes:
-        key: its name for programs; that of a critic's begins with ``critic-``.
+        key: its machine-readable name; ``Allocation.key`` adds ``critic-`` for a critic.
         category: its use.
-        label: its name for people.
-        critic_label: the name for a critic's, in full: many languages cannot simply put "Critic:" before it.
+        label: its display name.
+        critic_label: the display name for a critic; many languages cannot simply put "Critic:" before the
+            label.
     """
 
     WEIGHTS = "weights", Category.WEIGHTS, N_("Weights"), N_("Critic: weights")
@@ -160,7 +161,7 @@ class Ends(NamedTuple):
 class Allocation(NamedTuple):
     """One piece of memory on one GPU, made by ``allocate``.
 
-    An estimate makes dozens of them, most of which are never shown: the formula is made on demand.
+    An estimate makes dozens of these and most are never shown, so the formula is made on demand.
 
     Attributes:
         kind: its kind, which decides names and category.
@@ -169,7 +170,7 @@ class Allocation(NamedTuple):
         variables: the factors, as symbols and values.
         each: bytes per unit of the product; None if a variable is in bytes.
         sharers: the number of GPUs or ranks that share the product.
-        name_of_sharers: their name, ``GPUs`` for example.
+        name_of_sharers: the name of the sharers, ``GPUs`` for example.
         critic: whether it belongs to the critic.
         spread: the range of the size.
     """
@@ -186,7 +187,7 @@ class Allocation(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name for programs."""
+        """Its machine-readable name."""
         return f"critic-{self.kind.key}" if self.critic else self.kind.key
 
     @property
@@ -219,7 +220,7 @@ Allocations = tuple[Allocation, ...]
 
 
 class Update(NamedTuple):
-    """The moments of an update, without the tensors as wide as the vocabulary.
+    """The moments of an update, without the vocabulary-wide tensors.
 
     Attributes:
         loss: after the forward pass of all layers.
@@ -234,7 +235,7 @@ class Update(NamedTuple):
     step: Allocations
 
 
-#: Three times as fast as the constructor of a named tuple.
+#: Three times as fast as a named tuple's constructor.
 _new_tuple: Any = tuple.__new__
 _SIZE: Callable[[Allocation], float] = attrgetter("size")
 
@@ -295,12 +296,13 @@ def size_of(allocations: Allocations) -> float:
 def ends_of(allocations: Allocations, widening: float, counted: float) -> Ends:
     """Return both ends of the sum of allocations.
 
-    Allocations of one category share their errors, so their distances add up. Categories are independent, so
-    their distances add up as squares, as does the share for tensors without a formula.
+    Allocations of one category share their errors, so the distances from size to end add up. The errors of
+    different categories are independent, so the squares of their distances add up, as does the square of the
+    share for tensors without a formula.
 
     Args:
         allocations: the allocations on one GPU at one moment.
-        widening: the factor on all distances.
+        widening: the factor on all distances from size to end.
         counted: bytes of the training process; ``UNMODELLED`` is a share of them.
 
     >>> logits = allocate(Kind.LOGITS, "assumed", {"tokens": 30}, 1, spread=Spread(0.9, 1.1))

@@ -185,7 +185,7 @@ class Boundary:
 
 
 def boundaries(cases: Iterable[Case], registries: Registries) -> tuple[Boundary, ...]:
-    """Return every boundary among the cases, computed with the lengths of ``LENGTHS_OF``."""
+    """Return every boundary in the cases; the sequence lengths are those of ``LENGTHS_OF``."""
     known = {case.id: case for case in cases}
     lengths = known.get(LENGTHS_OF)
     if lengths is None or lengths.observed_tokens is None:
@@ -216,7 +216,7 @@ def _boundary(case: Case, observed: Mapping[str, float], registries: Registries)
 
 
 def _with_batch(request: Request, sequences: int) -> Request:
-    """Return the run with other sequences per GPU: one micro-batch holds all of a step's prompts."""
+    """Return the run with another number of sequences per GPU; one micro-batch holds a step's prompts."""
     total = sequences * (request.gpus or 1)
     changed = {
         key: total

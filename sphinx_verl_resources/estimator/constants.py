@@ -31,7 +31,7 @@ class Constant:
     """One number.
 
     Attributes:
-        name: its name for people.
+        name: its display name.
         value: the value in formulas.
         low: the smallest value that the evidence allows.
         high: the largest value that the evidence allows.
@@ -87,7 +87,7 @@ LOGITS_IN_LOGS = Constant(
     "measured",
     "fitted to seven logs; each is tested on a fit to the others. The trace gives 8. "
     "PyTorch's counter is never reset, so a log shows the peak of its longest step next to the lengths of "
-    "another",
+    "another step",
 )
 LOGITS_FUSED_LOSS = Constant(
     "logits, fused cross-entropy in fp32",
@@ -117,7 +117,13 @@ LOGITS_CHUNKED_LOSS = Constant(
     "counted: the logits of all chunks in 16 bits, and their gradients",
 )
 LOSS_HIDDEN = Constant(
-    "last hidden states at the loss, fused norm", 4, 4, 8, _PER_HIDDEN, "measured", "the same rows"
+    "last hidden states at the loss, fused norm",
+    4,
+    4,
+    8,
+    _PER_HIDDEN,
+    "measured",
+    "slopes of the same rows as for the fused cross-entropy",
 )
 LAST_NORM = Constant(
     "last hidden states at the loss",
@@ -216,8 +222,8 @@ LENGTH_SPREAD = Constant(
     1.5,
     "of the mean length",
     "assumed",
-    "two standard deviations of half the mean each; in the seven logs the fullest rank of a step has up to "
-    "1.16 times the mean, and micro-batches vary more",
+    "two standard deviations, each assumed to be half the mean; in the seven logs the fullest rank of a step "
+    "has up to 1.16 times the mean, and micro-batches vary more",
 )
 TYPICAL_LENGTH = Constant(
     "shortest mean length of real data, for the low end if the lengths are unknown",
@@ -302,8 +308,8 @@ FRAGMENTATION = Constant(
     0.1,
     "of the training process's allocations",
     "assumed",
-    "with the constants above, the smallest difference between driver and PyTorch in those rows; PyTorch "
-    "releases free blocks when memory is short",
+    "with the constants above, the smallest difference between driver and PyTorch in the 19 rows on one GPU; "
+    "PyTorch releases free blocks when memory is short",
 )
 IDLE_FRAGMENTATION = Constant(
     "fragmentation of an idle training process",

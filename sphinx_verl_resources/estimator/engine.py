@@ -28,7 +28,7 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
         state: the engine's state.
         shape: the model's shape.
         settings: the run's settings.
-        before: bytes that others use when the engine wakes up; SGLang takes a share of the rest.
+        before: bytes already in use when the engine wakes up; SGLang takes a share of the rest.
     """
     rollout, traits = settings.rollout, behaviour(settings.version)
     if state == "awake":
@@ -59,9 +59,9 @@ def bucket(settings: Settings) -> Allocations:
 
 
 def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
-    """Return the whole budget: weights, activations of the profiling run, and the KV cache in the rest.
+    """Return the whole budget: weights, activations of the profiling run, and a KV cache that fills it.
 
-    An engine whose budget is too small for weights and graphs does not start; return these two then.
+    If the budget is too small for weights and graphs, the engine does not start; return only these.
     """
     rollout, capacity = settings.rollout, settings.capacity
     weights = engine_weights(shape, settings)

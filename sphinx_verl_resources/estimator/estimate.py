@@ -58,7 +58,7 @@ class Estimate(AnyEstimate):
         registries: the registries.
         noted: warnings about the request, except those about the rollout engine's cache and about keys.
         unsupported: settings that the estimate ignores, each with a reason.
-        ran: whether the run ran on such GPUs.
+        ran: whether the run is known to have run on these GPUs.
         elsewhere: the estimate of the same run on another GPU, with the same training process.
     """
 
@@ -77,7 +77,7 @@ class Estimate(AnyEstimate):
     def trains_apart(self) -> bool:
         """True if another GPU, or another share of it for the engine, changes only the engine's memory.
 
-        vLLM takes the same on each GPU of a pipeline, so the fullest stage stays the same.
+        vLLM takes the same amount on each GPU of a pipeline, so the fullest stage stays the same.
         """
         rollout = self.settings.rollout
         in_process = behaviour(self.settings.version).engine_in_process
@@ -163,7 +163,7 @@ class Estimate(AnyEstimate):
         return self._with(most(self.settings), self.elsewhere.most if self.elsewhere else None)
 
     def _with(self, settings: Settings, elsewhere: tuple[Phase, ...] | None) -> tuple[Phase, ...]:
-        """Return the phases with other settings, faster from the same ones on another GPU."""
+        """Return the phases with other settings; given the same phases on another GPU, this is faster."""
         if settings == self.settings:
             return self.phases
         if elsewhere:
@@ -308,7 +308,7 @@ def estimate(request: Request, registries: Registries) -> Estimate:
 
 
 def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerError:
-    """Return the estimate of a request, or the error: for searches, which continue without it."""
+    """Return the estimate of a request, or the error, so that a search can continue."""
     try:
         return estimate(request, registries)
     except NoAnswerError as error:
@@ -348,8 +348,8 @@ def largest_that_fits(low: int, high: int, fits: Callable[[int], bool]) -> int:
 def host_memory(shape: Shape, settings: Settings) -> Breakdown:
     """Return the host memory of the fullest node. Sizes are bytes per node.
 
-    Offloaded states and activations of every GPU of the node, the reference policy, sleeping weights of the
-    rollout engine where its version keeps them, and the memory of Ray, data and Python.
+    These are the offloaded states and activations of every GPU of the node, the reference policy, the
+    sleeping rollout engine's weights if its version keeps them, and the memory of Ray, data and Python.
     """
     actors, critics = roles_of(shape, settings)
     of_gpu: Allocations = ()

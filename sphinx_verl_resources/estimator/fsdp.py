@@ -71,7 +71,7 @@ class FsdpRole:
             defers=fsdp.defers_sync and fsdp.shard > 1,
         )
         self.gathered = gathered(shape, self._layout)
-        # The host keeps those of all layers but two.
+        # The activations of all layers but two go to the host.
         self._offloads_activations = role.activation_offload and shape.layers >= 3
 
     def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
@@ -121,7 +121,7 @@ class FsdpRole:
         return self.idle + (self.gathered.loss if left else ())
 
     def resident_reference(self) -> Allocations:
-        """Return the reference policy in versions without its offload, or the root that its pass leaves."""
+        """Return the reference policy if its version never offloads it, or the root that stays gathered."""
         fsdp = self.settings.reference_fsdp
         if behaviour(self.settings.version).reference_resident:
             return self._allocate(Kind.REFERENCE, "measured", {"parameters": self.parameters}, 2, fsdp.shard)

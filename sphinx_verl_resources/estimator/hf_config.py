@@ -88,7 +88,7 @@ def _in_words_of_json(problem: Diagnostic, text: str) -> Diagnostic:
 def _name(config: HfConfig, shown: str) -> str:
     """Return the checkpoint's name from the file, otherwise the file's path, if they can be printed safely.
 
-    A name that begins with TODO does not count.
+    A name that begins with TODO is ignored.
     """
     for name in (config.name_or_path, shown):
         if isinstance(name, str) and re.fullmatch(r"(?!TODO\b)\w[\w./-]{0,199}", name):

@@ -52,7 +52,7 @@ def settings_problems(
             message = (
                 f"the mini-batch of {mini:,} is larger than data.train_batch_size, {batch:,}: verl rejects it"
             )
-            yield error_at(f"{role}.ppo_mini_batch_size", message, "correct the one that is wrong")
+            yield error_at(f"{role}.ppo_mini_batch_size", message, "correct one of the two")
 
 
 def key_warnings(
@@ -92,7 +92,7 @@ def key_problem(key: str, version: Version, registries: Registries) -> Diagnosti
         return _elsewhen(key, name, version, registries)
     if recorded and recorded.status == "moved" and not name:
         return _renamed(key, recorded.moved_to or "", version)
-    if name or key in registries.config_keys:  # even if verl has errors with this key
+    if name or key in registries.config_keys:  # even if this key causes errors in verl
         return None
     return _unknown(key, registries)
 

@@ -46,7 +46,7 @@ _INFERENCE: Mapping[Entropy, tuple[PerLogit, PerLogit]] = {
     "chunked": (PerLogit(2, 12), PerLogit(4, 12)),
 }
 _TRACED_IN_LOGS = PerLogit(8)
-#: Updates: with logits divided in place in a view, and otherwise. Chunks keep copies in fp32 for the backward
+#: Updates: with logits divided in place in a view, and without. Chunks keep copies in fp32 for the backward
 #: pass, so they cost more than one compiled kernel.
 _UPDATE: Mapping[Entropy, tuple[PerLogit, PerLogit]] = {
     "none": (PerLogit(8), PerLogit(4)),
@@ -58,7 +58,7 @@ _UPDATE: Mapping[Entropy, tuple[PerLogit, PerLogit]] = {
 }
 #: At the loss of an update with chunks: since v0.9.0, wider than the backward pass of many chunks.
 _CHUNKS_AT_LOSS = PerLogit(12, 4)
-#: Megatron, until v0.5.0 and since; for each, passes without gradients and updates.
+#: Megatron, up to v0.5.0 and since v0.6.0; for each, passes without gradients and updates.
 _MEGATRON: Mapping[Entropy, tuple[tuple[PerLogit, PerLogit], tuple[PerLogit, PerLogit]]] = {
     "none": ((PerLogit(6), PerLogit(6)), (PerLogit(6), PerLogit(8))),
     "eager": ((PerLogit(8), PerLogit(8)), (PerLogit(12), PerLogit(12))),
@@ -113,7 +113,7 @@ def per_logit(name: Pass, settings: Settings, tokens: float, rows: float) -> Per
     copied = behaviour(settings.version).second_logits_copy
     if not update:
         return _INFERENCE[entropy][copied]
-    found = _UPDATE[entropy][copied or not settings.actor.remove_padding]  # padded logits are no view
+    found = _UPDATE[entropy][copied or not settings.actor.remove_padding]  # padded logits are not a view
     if entropy != "chunked":
         return found
     return max(found, _CHUNKS_AT_LOSS, key=lambda each: each.token * tokens + each.chunk * rows)

@@ -1,7 +1,7 @@
 """The memory of a role trained with Megatron, on one GPU of a pipeline stage.
 
 Source of the states: ``verl/utils/megatron_utils.py`` and ``verl/utils/megatron/optimizer.py`` at 1dda039b9.
-Activations: see ``megatron_layers``. No measurement confirms them.
+Activations: see ``megatron_layers``; these are counted, not measured.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class MegatronRole:
         return self._optimizer(shares, self.stage.dense - self.stage.outside, self.stage.experts, 8)
 
     def _optimizer(self, kinds: tuple[Kind, Kind], dense: float, experts: float, size: float) -> Allocations:
-        """Return an optimizer's states; if it is distributed, fewer GPUs share those of experts."""
+        """Return an optimizer's states; if they are distributed, fewer GPUs share the experts' states."""
         megatron = self.role.megatron
         shared = megatron.layer_wise if megatron.muon else megatron.distributed_optimizer
         counts = [(kinds[0], dense, self._replicas), (kinds[1], experts, self._expert_replicas)]

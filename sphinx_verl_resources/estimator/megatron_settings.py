@@ -62,7 +62,7 @@ def is_given(reader: Reader, key: str) -> bool:
 
 
 def optional_flag(reader: Reader, key: str) -> bool | None:
-    """Return a truth value; None if unset."""
+    """Return a boolean; None if unset."""
     return reader.flag(key) if reader.is_set(key) else None
 
 

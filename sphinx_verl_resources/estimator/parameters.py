@@ -62,7 +62,7 @@ def layer_kinds(architecture: Architecture) -> tuple[tuple[LayerKind, int], ...]
 def _by_attention(
     architecture: Architecture, start: int, end: int, experts: bool
 ) -> tuple[tuple[LayerKind, int], ...]:
-    """Count the layers from ``start`` to before ``end`` by kind of attention, in constant time."""
+    """Count the layers from ``start`` up to ``end`` (exclusive) by kind of attention, in constant time."""
     linear = architecture.linear_attention
     interval = linear.full_attention_interval if linear else 1
     full = end // interval - start // interval
@@ -267,7 +267,7 @@ class Counts:
 def count_parameters(architecture: Architecture) -> Counts:
     """Count all parameters of a model, without layers for multi-token prediction.
 
-    A vision tower counts with its recorded number of parameters.
+    For a vision tower, the recorded number of parameters is used.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")

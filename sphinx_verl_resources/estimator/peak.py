@@ -42,7 +42,7 @@ class AnyEstimate:
         capacity: bytes that the GPU offers to programs; None if unknown.
         warnings: warnings about the request.
         unsupported: settings that the estimate ignores, each with a reason.
-        ran: whether the run ran on such GPUs.
+        ran: whether the run is known to have run on these GPUs.
     """
 
     shape: Shape
@@ -128,11 +128,11 @@ class AnyEstimate:
     def _ends(self, ends: Callable[[Phase], Ends], size: Callable[[Phase], float]) -> Ends:
         """Return both ends of the largest phase, from the ends and the size of each phase.
 
-        With unknown settings, these are the low end of the least and the high end of the most. Lengths that
-        vary around a known mean add another independent error.
+        With unknown settings, these are the low end with the most favourable values and the high end with the
+        least favourable ones. Lengths that vary around a known mean add another independent error.
         """
         if not self.varies:
-            # Without padding, logits can take more than with it.
+            # Logits can take more memory without padding than with it.
             low = min(max(ends(phase).low for phase in phases) for phases in (self.least, self.phases))
             return Ends(low, max(ends(phase).high for phase in self.most))
         found = []

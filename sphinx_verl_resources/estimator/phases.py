@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .settings import Role, Settings
     from .shape import Shape
 
-#: The phases in their order within a step, and their names for people.
+#: The phases in their order within a step, and their display names.
 LABELS = {
     "rollout": N_("Rollout"),
     "old-log-prob": N_("Old log-prob"),
@@ -81,7 +81,7 @@ class Phase:
 
     @property
     def label(self) -> str:
-        """The name for people."""
+        """The display name."""
         return LABELS[self.name]
 
     @property

@@ -48,7 +48,7 @@ def training_gpus(reader: Reader) -> tuple[int, int]:
 
 
 class Pools(NamedTuple):
-    """The GPUs of a run: training nodes and GPUs per node, other GPUs, and the key that leaves them open."""
+    """The GPUs of a run: training nodes, GPUs per node, other GPUs, and the key that leaves a number open."""
 
     nodes: int
     each: int
@@ -142,7 +142,7 @@ def is_separate(reader: Reader, mode: str, *hybrid: str) -> bool:
 
 
 def capacity(reader: Reader, registries: Registries) -> float | None:
-    """Return the GPU's capacity; for a nominal size alone, the smallest capacity of GPUs of this size."""
+    """Return the GPU's capacity; if only its size is given, the smallest capacity of GPUs of this size."""
     request = reader.request
     gpu = gpu_of(request, registries)
     if gpu is not None:

@@ -90,7 +90,7 @@ class Reader:
         return value
 
     def flag(self, key: str) -> bool:
-        """Return a truth value; null counts as False."""
+        """Return a boolean; null counts as False."""
         if key not in self.config:
             return bool(self.defaults.get(key))
         value = self.any(key)
@@ -99,7 +99,7 @@ class Reader:
         return bool(value)
 
     def flags(self, *keys: str) -> list[bool]:
-        """Return truth values; reads every key, so that every problem is reported."""
+        """Return booleans; reads every key, so that every problem is reported."""
         return [self.flag(key) for key in keys]
 
     def whole(self, key: str, least: int = 1) -> int:
@@ -237,7 +237,7 @@ def read_fields(cls: type[_Fields], reader: Reader, of: Sections = OF_ACTOR, **g
 
 
 def read_fields_again(found: _Fields, reader: Reader, of: Sections, keys: frozenset[str]) -> _Fields:
-    """Return settings, reading again only the fields that use some of the keys."""
+    """Return settings, reading again only the fields that use any of the keys."""
     declared: Any = type(found)
     return changed(
         found, **{name: read(reader, key, *more) for name, read, key, more in _of_keys(declared, of, keys)}
@@ -249,7 +249,7 @@ _Declared = list[tuple[str, "Callable[..., Any]", str, tuple[Any, ...]]]
 
 @lru_cache(maxsize=64)
 def _of_keys(cls: Any, of: Sections, keys: frozenset[str]) -> _Declared:
-    """Return the fields that use some of the keys, in the form of ``_settings``."""
+    """Return the fields that use any of the keys, in the form of ``_settings``."""
     simple, others = _settings(cls, of)
     return [item for item in (*simple, *others) if not keys.isdisjoint((item[2], *item[3]))]
 
@@ -258,7 +258,7 @@ def _of_keys(cls: Any, of: Sections, keys: frozenset[str]) -> _Declared:
 def _settings(cls: Any, of: Sections) -> tuple[_Declared, _Declared]:
     """Return the declared fields, each with its function, its first key and further arguments.
 
-    The first group reads a single key each, so their defaults are the same in every request.
+    Each field of the first group reads a single key, so its default is the same in every request.
     """
     found: tuple[_Declared, _Declared] = [], []
     sections = {**_SECTIONS, **of._asdict(), "megatron": f"{of.role}.megatron"}

@@ -128,7 +128,7 @@ def is_divided(reader: Reader, key: str) -> bool:
 
 
 def ulysses_size(reader: Reader, key: str, older: str) -> int:
-    """Return the Ulysses size; the older key counts if above 1, and for the critic only before v0.8.0."""
+    """Return the Ulysses size; the older key wins if above 1, for the critic only before v0.8.0."""
     if older.startswith(REFERENCE):
         older = reader.first_set(older, f"{ACTOR}.ulysses_sequence_parallel_size")
     has_effect = reader.traits.critic_reads_own_keys or not older.startswith(OF_CRITIC.role)
@@ -226,7 +226,7 @@ def computes_entropy(reader: Reader, coefficient: str, key: str) -> bool:
 
 
 def entropy_chunk(reader: Reader, name: str, size: str) -> int:
-    """Return the tokens per chunk of the entropy, 0 without chunks; the engine has these keys too."""
+    """Return the tokens per chunk of the entropy, 0 without chunks, from the actor's or engine's keys."""
     engine = f"{ACTOR}.{'megatron' if reader.backend == 'megatron' else 'fsdp_config'}"
     chunked = reader.flags(f"{ACTOR}.{name}", f"{engine}.{name}")
     tokens = reader.whole(reader.first_set(f"{engine}.{size}", f"{ACTOR}.{size}"))

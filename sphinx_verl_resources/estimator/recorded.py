@@ -30,7 +30,7 @@ def estimate_case(case: Case, registries: Registries) -> AnyEstimate:
     """Estimate one case.
 
     Raises:
-        NoAnswerError: its settings leave no estimate.
+        NoAnswerError: its settings cannot be estimated.
     """
     if case.config is not None:
         return estimate(request_of_case(case), registries)
@@ -84,7 +84,7 @@ def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = T
         needs_settings: whether to refuse a run without settings; otherwise it gets verl's defaults.
 
     Raises:
-        NoAnswerError: the run has no settings, and needs some.
+        NoAnswerError: the run has no settings, and ``needs_settings`` is set.
     """
     if needs_settings and not run.settings:
         raise NoAnswerError.because(
@@ -115,10 +115,10 @@ RAN = frozenset({"tested", "measured"})
 
 
 def estimate_run(run: Run, registries: Registries) -> Estimate:
-    """Estimate a recorded run; required settings missing in its source leave the estimate undecided.
+    """Estimate a recorded run; if its source lacks required settings, the estimate is undecided.
 
     Raises:
-        NoAnswerError: its settings leave no estimate.
+        NoAnswerError: its settings cannot be estimated.
     """
     found = estimate(request_of_run(run, registries), registries)
     untold = tuple(

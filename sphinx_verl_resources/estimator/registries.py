@@ -100,7 +100,7 @@ class Registries:
         shorts = {_short(name): name for name in reversed(names)}
         near = difflib.get_close_matches(_short(text), shorts, n=3)
         hint = (
-            f"the nearest are {', '.join(shorts[name] for name in near)}; or {otherwise}"
+            f"did you mean {' or '.join(shorts[name] for name in near)}? If not, {otherwise}"
             if near
             else otherwise
         )
@@ -229,7 +229,7 @@ def _default(key: ConfigKey, version: Version) -> Any:
 
 
 def capacity_of(gpu: Gpu) -> float:
-    """Return the bytes that CUDA offers to programs: as recorded, otherwise the driver's figure - a reserve.
+    """Return the bytes that CUDA offers to programs: as recorded, or the driver's figure minus a reserve.
 
     >>> from sphinx_verl_resources.cli.data import read_data
     >>> round(capacity_of(read_data([]).catalog.gpus.get("H100")) / 2**30, 2)

@@ -81,7 +81,7 @@ def _gpu_count(run: Run, others: int) -> Iterator[Diagnostic]:
     elif nodes and stated and nodes != stated:
         field, message = "nodes", f"gpus.nodes is {nodes}, but {_NODES} is {stated}"
     if message:
-        yield error_at(field, message, "correct the one that is wrong", Code.gpu_count)
+        yield error_at(field, message, "correct one of the two", Code.gpu_count)
 
 
 def _separate_gpus(settings: Mapping[str, Any], count: int, others: int) -> str:

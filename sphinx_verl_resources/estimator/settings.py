@@ -69,7 +69,7 @@ class Role:
     Attributes:
         backend: the backend, which decides whether ``fsdp`` or ``megatron`` applies.
         mini_batch: the sequences of a mini-batch, over all ranks.
-        remove_padding: whether only real tokens are computed.
+        remove_padding: whether padding is removed before the computation.
         checkpointing: whether every layer is recomputed in the backward pass (FSDP).
         lora_rank: the rank of the adapters; 0 for full fine-tuning.
         step_copies: the number of parameter-sized buffers in the optimizer step.
@@ -104,7 +104,7 @@ class Rollout:
         stages_wake_up: whether weights wake up before the KV cache.
         bucket: bytes of the weight transfer bucket.
         element_bytes: bytes per weight.
-        separate: whether it is on none of the training GPUs.
+        separate: whether it uses no training GPUs.
         speculates: whether layers for multi-token prediction propose tokens.
     """
 

@@ -2,8 +2,9 @@
 
 Costs in time follow verl's own documents at 1dda039b9: docs/perf/perf_tuning.rst (padding, micro-batches,
 offloaded activations, entropy, Ulysses), docs/perf/best_practices.rst (Megatron), and comments in
-trainer/config/engine/fsdp.yaml and trainer/config/rollout/rollout.yaml. These give few figures. *Little* is
-work done once a step or recomputed once; *much* leaves the GPU idle while the host computes or sends.
+trainer/config/engine/fsdp.yaml and trainer/config/rollout/rollout.yaml. These give few figures. *Little*
+means work that is done once per step or recomputed once; *much* means that the GPU is idle while the host
+computes or sends.
 
 With FSDP there is no switch for the reference policy: verl always keeps it on the host
 (workers/engine/fsdp/transformer_impl.py:404) and ignores ``ref.fsdp_config.param_offload``.
@@ -259,8 +260,8 @@ def _passes(settings: Settings) -> Iterator[tuple[MicroBatch, str, str]]:
 def _micro_batches(settings: Settings, given: Mapping[str, Any]) -> Iterator[Relief]:
     """Yield smaller micro-batches, halved down to one sequence.
 
-    Log-prob passes with the same micro-batches as the update change with it, automatically if their own key
-    is unset.
+    Log-prob passes with the same micro-batches as the update change with it; if their own key is unset, verl
+    does this by default.
     """
     least = -(
         -int(settings.lengths.limit) // sequence_divisor(settings.actor)
@@ -337,9 +338,9 @@ def _of_rollout(shape: Shape, settings: Settings) -> Iterator[Relief]:
 
 
 def lower_utilizations(shape: Shape, settings: Settings) -> Iterator[float]:
-    """Yield smaller shares of the GPU for the rollout engine with a cache that still holds a sequence.
+    """Yield smaller shares of the GPU for the rollout engine, as long as its cache holds a sequence.
 
-    With a smaller cache, the engine does not start.
+    If the cache cannot hold a sequence, the engine does not start.
     """
     share = settings.rollout.utilization
     while (share := round(share - 0.1, 2)) > 0.1:

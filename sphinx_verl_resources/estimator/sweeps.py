@@ -113,7 +113,7 @@ def _switches(start: Estimate) -> list[Mapping[str, Any]]:
     The reference policy follows the actor.
     """
     found: dict[str, Mapping[str, Any]] = {}
-    for relief in start.reliefs:  # the first one counts if several have the same key
+    for relief in start.reliefs:  # if several have the same key, the first one is used
         found.setdefault(next(iter(relief.steps[0])), relief.steps[0])
     own = [(key, step) for key, step in found.items() if not key.startswith(REFERENCE)]
     return [step for name in _ORDER for key, step in own if key.endswith(f".{name}")]
@@ -140,7 +140,7 @@ def _off(asked: Estimate) -> Mapping[str, Any]:
 
 
 def _smaller_rollout(before: Estimate) -> Mapping[str, Any]:
-    """Return the rollout engine's share of the GPU less 0.1, if the cache still holds a sequence."""
+    """Return the rollout engine's share of the GPU minus 0.1, if the cache still holds a sequence."""
     lower = next(lower_utilizations(before.shape, before.settings), None)
     return {f"{ROLLOUT}.gpu_memory_utilization": lower} if lower else {}
 

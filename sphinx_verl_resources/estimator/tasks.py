@@ -28,7 +28,7 @@ SAVING: Mapping[str, Any] = {
 }
 _GRPO = {"algorithm.adv_estimator": "grpo", f"{ACTOR}.use_kl_loss": True, f"{ROLLOUT}.n": 5}
 #: Settings of each task. GRPO compares the responses to one prompt: 5 in most of verl's scripts for it
-#: (examples/grpo_trainer at 1dda039b9), 16 in its recipe of DAPO (recipe/dapo at v0.5.0).
+#: (examples/grpo_trainer at 1dda039b9), 16 in its DAPO recipe (recipe/dapo at v0.5.0).
 TASKS: Mapping[str, Mapping[str, Any]] = {
     "GRPO": _GRPO,
     "GRPO-LoRA": {
@@ -89,7 +89,7 @@ def task_settings(task: str) -> Mapping[str, Any]:
     return {**SAVING, **TASKS[known_task(task)]}
 
 
-#: The most that weights may take of the rollout engine's budget, which leaves room for the KV cache.
+#: The largest share of the rollout engine's budget for weights, which leaves room for the KV cache.
 _WEIGHTS_SHARE = 0.7
 #: Settings of the rollout engine: the GPUs of one copy, its share of each, its longest sequence.
 ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"

@@ -52,7 +52,7 @@ class Lengths:
 
 
 def step_sequences(reader: Reader, batch: str, repeats: str) -> int:
-    """Return the sequences of one step, for which the fully asynchronous trainer collects mini-batches.
+    """Return the sequences of one step, which is several mini-batches in the fully asynchronous trainer.
 
     Source: fully_async_policy/fully_async_trainer.py:159 at 1dda039b9.
     """
@@ -66,7 +66,7 @@ def step_sequences(reader: Reader, batch: str, repeats: str) -> int:
 
 
 def mini_batch(reader: Reader, *keys: str) -> int:
-    """Return the sequences of a mini-batch; the first key that is set counts prompts."""
+    """Return the sequences of a mini-batch; the first key that is set gives its number of prompts."""
     return reader.whole(reader.first_set(*keys)) * reader.whole(f"{ROLLOUT}.n")
 
 
@@ -79,7 +79,7 @@ def lengths(reader: Reader, *limits: str) -> Lengths:
     if seen.get("total_num_tokens"):
         mean = seen["total_num_tokens"] / step_sequences(reader, "data.train_batch_size", f"{ROLLOUT}.n")
     if prompts is not None and responses is not None:
-        # If the two disagree, the total belongs to a different number of sequences than in the settings.
+        # If the two means disagree, the total is for another number of sequences than in the settings.
         mean = prompts + responses
     if not mean or not math.isfinite(mean) or mean <= 0:
         return Lengths(longest, longest, longest, known=False)

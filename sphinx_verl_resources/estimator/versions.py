@@ -1,6 +1,6 @@
 """Changes between releases of verl that affect memory.
 
-Source of every switch: verl's own history, read at 1dda039b9 (2026-08-22).
+Source of every trait: verl's own history, read at 1dda039b9 (2026-08-22).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 #: A release of verl, for example (0, 7, 1).
 Version = tuple[int, int, int]
 
-#: The first day of each release; older days count as the first release.
+#: The first day of each release; earlier days belong to the first release.
 RELEASES: tuple[tuple[str, Version], ...] = (
     ("2025-04-01", (0, 3, 0)),
     ("2025-06-01", (0, 4, 0)),  # v0.4.0 was released on 2025-06-06; its rows ran on a slightly older commit
@@ -29,7 +29,7 @@ RELEASES: tuple[tuple[str, Version], ...] = (
 LAST: Version = RELEASES[-1][1]
 #: The newest supported release.
 CURRENT: Version = (0, 9, 0)
-#: The version assumed for observations without one: all public ones but one are from 2025.
+#: The version assumed for observations without one: all public observations except one are from 2025.
 OBSERVED: Version = (0, 4, 0)
 
 #: The version assumed for undated reports in verl's documents of August 2026: the release of that time.
@@ -81,9 +81,10 @@ class Behaviour:
         layers_keep_weights: a sleeping engine that gets its weights layer by layer keeps them on the host.
         adapters_keep_weights: a sleeping engine with adapters keeps its weights on the host.
         npu_keeps_weights: a sleeping engine on an NPU keeps its weights on the host.
-        speculation_keeps_weights: a sleeping engine that predicts several tokens at once does so too.
+        speculation_keeps_weights: a sleeping engine that predicts several tokens at once keeps its weights on
+            the host.
         sglang_backup: SGLang copies weights to the host when it releases them.
-        sglang_backup_of_merged: SGLang does so if adapters are merged.
+        sglang_backup_of_merged: SGLang copies weights to the host if adapters are merged.
         critic_reads_own_keys: the critic's micro-batch sizes and its older Ulysses key have an effect.
         one_critic_budget: the critic's passes with and without gradients share one token budget.
         reference_bytes: bytes per parameter of the reference policy on the host.
@@ -137,7 +138,7 @@ def behaviour(version: Version) -> Behaviour:
 def version_of(text: str | None) -> Version | None:
     """Return the release for a number or a date in a text; None if it has neither.
 
-    A number counts only at the beginning or after the word verl, because other packages have versions too.
+    A number is used only at the beginning or after the word verl, because other packages have versions too.
     A date on the main branch overrides the number, which is that of the last release before it.
 
     >>> version_of("v0.7.1"), version_of("commit 9f4161e (2025-08-12)"), version_of("vllm 0.8.3")

@@ -39,7 +39,7 @@ _COUNTS = ("trainer.nnodes", "trainer.n_gpus_per_node")
 _LAST_OLD: Version = (0, 7, 1)
 #: Largest relative difference between two readings of one GPU's memory.
 _SAME_GPU = 0.02
-#: Ratio of the last step to the first from which a figure has grown.
+#: A figure has grown if its value at the last step is at least this many times the first.
 _GROWN = 1.1
 _UNKNOWN = "Something uses memory that the settings do not explain."
 
@@ -50,7 +50,7 @@ class Given:
 
     Attributes:
         model: Hugging Face name of the model.
-        gpus: their number and type; None to read it from the log.
+        gpus: number and type of the GPUs; None to read it from the log.
         script: settings of a launch script, which the log's settings override.
         overrides: settings that override all others.
         unread: keys whose values in the script are unknown.
@@ -170,7 +170,7 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
 
 
 def _nominal(failure: Failure | None, registries: Registries) -> float | None:
-    """Return the nominal GB of the GPUs that have the message's capacity; None if they differ."""
+    """Return the nominal GB of recorded GPUs with the message's capacity; None unless they all agree."""
     if failure is None or not failure.capacity or failure.phase == "host":
         return None
     stated = failure.capacity
@@ -187,7 +187,7 @@ def _estimated(request: Request, data: EstimatorContext) -> tuple[Answer | None,
     return (None, f"not read: {'; '.join(undecided)}") if undecided else (answer, "")
 
 
-# -- where they disagree
+# -- contradictions between log and estimate
 
 
 def _of_gpu(failure: Failure, request: Request, registries: Registries) -> Iterator[str]:
@@ -251,7 +251,7 @@ def _of_message(failure: Failure) -> Iterator[str]:
 
 
 def _of_steps(of: Diagnosis) -> Iterator[str]:
-    """Yield the growth over the steps of PyTorch's peak, or of host memory if that ran out."""
+    """Yield how much PyTorch's peak grew over the steps, or host memory if that ran out."""
     on_host = of.failure is not None and of.failure.phase == "host"
     name = HOST_MEMORY if on_host else PEAK_ALLOCATED
     first, last = of.log.figures.course(name) or (0.0, 0.0)

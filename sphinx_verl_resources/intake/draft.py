@@ -307,7 +307,7 @@ def _settings(
             sources.place(),
             Code.left_out,
             f"settings left out, because {reason}: {', '.join(keys)}",
-            "add those that others need by hand",
+            "add by hand those that others need",
         )
         for reason, keys in reasons.items()
         if keys

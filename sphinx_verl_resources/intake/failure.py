@@ -1,6 +1,6 @@
 """Find the failure of a run that ran out of memory in its log: phase, figures and place.
 
-A failing run prints many messages. The first one counts; later ones only add missing facts.
+A failing run prints many messages. The first one is used; later ones only add missing facts.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def _wraps(later: Failure, first: Failure) -> bool:
 def _is_same(first: Failure, later: Failure) -> bool:
     """Return whether a later message is about the same failure; the driver repeats its worker's message."""
     if first.phase == "old-log-prob":
-        # The driver's traceback shows whose log-probs they are.
+        # The driver's traceback shows which model's log-probs they are.
         possible = later.phase == "ref-log-prob"
     else:
         possible = first.phase == UNKNOWN and (later.phase in first.phases or not first.phases)

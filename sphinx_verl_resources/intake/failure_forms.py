@@ -34,7 +34,7 @@ def _form(name: str, phase: str, word: str, pattern: str, *, is_evidence: bool =
     return Form(name, phase, word, re.compile(pattern), is_evidence)
 
 
-#: The first form that matches a line counts. A form that wraps another one precedes it.
+#: The first form that matches a line is used, so a form that wraps another one comes before it.
 FORMS = (
     _form("ray-memory", HOST, "emory", r"killed due to the node running low on memory"),
     _form("ray-memory", HOST, "emory", r"ray\.exceptions\.OutOfMemoryError"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: Endings of Ray's task names; the longest match counts.
+#: Endings of Ray's task names; the longest match is used.
 _METHODS = (
     "init_model", "generate_sequences", "compute_log_prob", "compute_ref_log_prob", "update_actor",
     "compute_values", "update_critic", "compute_rm_score", "save_checkpoint", "load_checkpoint",
@@ -155,8 +155,8 @@ def is_driver_task(text: str) -> bool:
 def told_by(frames: Sequence[Frame], *, whole: bool, ended: bool = True) -> Told:
     """Return the phases in which a traceback may end.
 
-    The deepest function that implies a phase counts. If the beginning is missing, a function that several
-    phases share does not count: the reference's log-probs are computed by the actor's functions.
+    The deepest function that implies a phase decides. If the beginning is missing, functions that several
+    phases share are ignored: for example, the actor's functions also compute the reference's log-probs.
 
     Args:
         frames: its frames, outermost first.
@@ -208,7 +208,7 @@ def _keeps(role: str, meaning: str) -> bool:
 
 
 def _role_of_files(frames: Iterable[Frame], part: str) -> str:
-    """Return the role that only the file of a function implies."""
+    """Return the role that the file of a function alone implies."""
     if part == "optimizer":
         for frame in frames:
             if frame.file.endswith(("dp_actor.py", "megatron_actor.py")):

@@ -260,7 +260,7 @@ class _Reader:
                 what, how = ("GPUs", " with --gpus") if name == GPU else (f"versions of {name}", "")
                 what = "models" if name == MODEL else what
                 message = f"the log contains several {what}: {', '.join(found)}; none is used"
-                self._warn(found[other], Code.unread, message, f"give the one of this run{how}")
+                self._warn(found[other], Code.unread, message, f"give this run's{how}")
             elif longest:
                 agreed[name] = longest
         return agreed

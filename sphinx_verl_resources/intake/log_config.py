@@ -97,7 +97,7 @@ _PAIRS = {"}": "{", "]": "[", ")": "("}
 #: The beginning of lines after the first: indentation, then a value as Python prints it.
 _CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
 _NO_DICT = "it is neither a Python dict nor JSON"
-#: Limit of numbers.
+#: Limit of the absolute value of numbers.
 _MAX_NUMBER = 1 << 63
 #: Replaces a value that is not a Python literal.
 _UNREAD = "\0unread\0"
@@ -144,7 +144,7 @@ class PrintedConfig:
     def values(self) -> tuple[dict[str, Any], list[str]]:
         """Return the settings by dotted key, and the keys of unreadable values.
 
-        If the configuration is cut off, its complete entries count; an unclosed list does not.
+        If the configuration is cut off, its complete entries are used; an unclosed list is not.
 
         Raises:
             ValueError: it is neither a Python dict nor JSON.
@@ -163,14 +163,14 @@ class PrintedConfig:
         return {key: value for key, value in values.items() if key not in unread}, unread
 
     def _follow(self, token: re.Match[str], before: int) -> bool:
-        """Follow a token; return False if no bracket is open after it, or if it closes the wrong one."""
+        """Process a token; return False if no bracket is open after it, or if it closes the wrong one."""
         sign = token[0]
         if sign in "{[(":
             self._open.append(sign)
             self._lists += sign != "{"
         elif sign in _PAIRS:
             if not self._open or self._open.pop() != _PAIRS[sign]:
-                self._open = ["?"]  # never closed, so that only entries before it count
+                self._open = ["?"]  # never closed, so only entries before it are used
                 return False
             self._lists -= sign != "}"
             self._remember(before + token.end())
@@ -179,7 +179,7 @@ class PrintedConfig:
         return bool(self._open)
 
     def _remember(self, at: int) -> None:
-        """Note the place after a complete entry if only dicts are open."""
+        """Remember the place after a complete entry if only dicts are open."""
         if not self._lists:
             self._cut, self._cut_depth = at, len(self._open)
 
@@ -197,7 +197,7 @@ def _literal(text: str) -> Any:
 def _evaluated(text: str) -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in texts
+            warnings.simplefilter("ignore")  # about escapes in strings
             return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise ValueError(_NO_DICT) from None
@@ -212,7 +212,7 @@ def _as_literal(match: re.Match[str]) -> str:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a configuration may contain a value; longer numbers could not even be printed."""
+    """Return whether a value is valid in a configuration; Python refuses to print very long numbers."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     if isinstance(value, dict):

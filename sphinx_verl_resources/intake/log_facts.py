@@ -1,7 +1,7 @@
 """Read facts from a log: the figures of a step, versions and the GPU.
 
 verl prints a line of figures after each step: ``step:1 - perf/…:71.3 - …``. A version or a GPU
-counts only if the words are unambiguous.
+is used only if the words are unambiguous.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MEASURED = tuple(field for field in every_field().values() if field.logged)
 #: Names of the figures that are read.
 NAMES = tuple(name for field in _MEASURED for name in field.logged)
-#: Figures whose maximum counts, with their counter; the others are averaged over all steps.
+#: Figures whose maximum is used, with their counter; the others are averaged over all steps.
 PEAKS = {PEAK_ALLOCATED: "torch-max-allocated", PEAK_RESERVED: "torch-max-reserved", HOST_MEMORY: ""}
 
 #: Figures of the lengths of sequences, which no field of a run records.
@@ -36,7 +36,7 @@ _RELEASE = r"v?(?P<version>\d{1,4}\.\d{1,4}(?:\.\w{1,12}){0,4})(?:\+[\w.]{1,40})
 #: Possible beginning of a name.
 _START = r"(?:^|(?<=[\s|,]))"
 #: Patterns of facts other than figures. A line with such a fact contains one of the words before the pattern.
-#: The groups are a package and its version, a fact from vLLM, or a GPU as in drivers and vLLM's file names.
+#: The groups are a package and its version, a fact from vLLM, or a GPU as drivers and vLLM's files name it.
 _PATTERNS = (
     ((" version",), re.compile(rf"\b(?P<package>vLLM) API server version {_RELEASE}")),
     (("LLM engine (",), re.compile(rf"\bInitializing an? (?:V\d )?(?P<package>LLM) engine \({_RELEASE}\)")),

@@ -20,7 +20,7 @@ _OVERLAP = 64
 #: Terminal control sequences: colours, titles.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
 #: The worker that Ray writes before a line; a scheduler may write more before it. After a task, as in
-#: ``ray::main_task() (pid=7)``, it is where the task ran.
+#: ``ray::main_task() (pid=7)``, it shows where the task ran.
 _WORKER = re.compile(
     r"(?:^|(?<=\s))(?<!\(\) )(?<!task )(?<!lease )\((?P<who>[^()]{0,120}?\bpid=\d{1,10}[^()]{0,120})\) ?"
 )
@@ -78,7 +78,7 @@ def pieces_of(
     r"""Yield the pieces of lines that contain one of ``words``, in order.
 
     A carriage return ends a piece, because progress bars write one after each update. Zero bytes, which
-    replace the beginning of a truncated log, are ignored. Little more than one block is in memory.
+    replace the beginning of a truncated log, are ignored. Little more than one block is kept in memory.
 
     Args:
         blocks: the blocks of the log, in order.

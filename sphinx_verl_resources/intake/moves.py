@@ -158,7 +158,7 @@ def shorter_model_length(of: Situation) -> Remedy | None:
     holds = _cache_holds(of.failure.text)
     wanted, now = int(sum(map(of.number, LIMITS))), of.number(ENGINE_LENGTH)
     if holds and (not of.config or wanted > holds):
-        text = "the longest sequence that fits in the KV cache, by the message; longer ones are cut off"
+        text = "the longest sequence that fits in the KV cache according to the message; longer ones are cut"
         return Remedy({ENGINE_LENGTH: holds}, text)
     if not of.config or 0 < now <= wanted:
         return None

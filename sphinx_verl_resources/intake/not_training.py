@@ -32,7 +32,10 @@ _OTHERS: Mapping[Kind, tuple[str, str]] = {
     "conversion": ("{name} converts checkpoints and does not train", _TRAINING),
     "data": ("{name} prepares data and does not train", _TRAINING),
     "cluster": ("{name} starts or stops a Ray cluster; the script does not train", _TRAINING),
-    "script": ("the script starts another one, {name}, and lacks some of its settings", "give that script"),
+    "script": (
+        "the script starts another script, {name}, and lacks some of its settings",
+        "give that script",
+    ),
     "other": ("{name} is not one of verl's trainers", _TRAINING),
 }
 
@@ -98,7 +101,7 @@ def _fine_tuning_remedy(script: SettingsText, registries: Registries) -> str:
     if training is None:
         return (
             f"estimate_training of {_MODULE} estimates its memory in Python, but only for FSDP without "
-            "offloading and sequence parallelism"
+            "offloading or sequence parallelism"
         )
     shown = {
         "lora_rank": training.lora_rank,

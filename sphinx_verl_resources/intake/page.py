@@ -36,9 +36,9 @@ _BY_HEADING = {fold(heading): name for name, heading in HEADINGS.items()}
 _OF_TABLES = frozenset({Code.page_row, Code.unknown_size})
 #: Maximum number of cells in which a row and its run may differ.
 _MOST_DIFFERENT = 2
-#: Maximum number of runs of a size class that are compared cell by cell with a row that equals none.
+#: Maximum number of runs of a size class that are compared cell by cell with a row that matches none exactly.
 _MOST_COMPARED = 200
-#: The date of a page, but not a sentence with the same words.
+#: The line with the date of a page; a sentence with the same words does not match.
 _LAST_UPDATED = re.compile(
     r"^[^\w\n]*last updated?\b[^\w\n]*?(?::|(?=[0-9]))(?P<day>.*)", re.IGNORECASE | re.MULTILINE
 )

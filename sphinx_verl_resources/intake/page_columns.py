@@ -88,12 +88,12 @@ def _model(read: CellReader) -> Fields:
     by_name = {fold(name.rsplit("/", 1)[-1]): name for name in names}
     taken = by_name.get(fold(label)) or by_name.get(fold(f"{label}-Instruct"))
     if taken:
-        remedy = f"if the script loads another one, give it with {option}"
+        remedy = f"if the script loads another model, use {option}"
         read.warn(Code.page_assumed, f"the label {label!r} is read as the model {taken}", remedy)
         return {"label": label, "model": taken}
     near = nearest(fold(label), by_name)
     hint = f"; the nearest is {by_name[near]}" if near else ""
-    remedy = f"'model' is TODO; give the model that the script loads with {option}"
+    remedy = f"'model' is TODO; use {option} to give the model that the script loads"
     read.refuse(Code.unknown_model, f"unknown model {label!r}{hint}", remedy)
     return {"label": label, "model": TODO}
 
@@ -241,7 +241,7 @@ def cells_of(run: Run) -> dict[str, str]:
 
 
 def aligned(cells: Iterable[Cell], columns: Sequence[str | None]) -> dict[int, int]:
-    """Return the columns that cells seem to belong to, in the order of both."""
+    """Return the column that each cell seems to belong to; both keep their order."""
     matches = SequenceMatcher(None, [_looks_like(cell) for cell in cells], columns, autojunk=False)
     return {
         cell + step: column + step

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: The beginning of a heading of a size class.
 SIZE_TITLE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) *B(?!\w)", re.IGNORECASE)
-#: Such a heading below an empty line, and its underline.
+#: A heading of a size class below an empty line, and its underline.
 _UNDERLINED = re.compile(
     rf"(?<![^\n]\n)^(?P<title>{SIZE_TITLE.pattern}.*)\n(?P<line>(?P<mark>[!-/:-@\[-`{{-~])(?P=mark)*)$",
     re.IGNORECASE | re.MULTILINE,
@@ -48,7 +48,7 @@ _MAX_LINE = 10_000
 _MARK = re.compile(r"^[ \t]*\.\. [_\[|]|^[ \t]*__ |[\w`|\]]_(?!\w)|[*`|](?=[^\s*`|+-])", re.MULTILINE)
 #: A target; docutils passes its names to each target that directly follows.
 _TARGET = re.compile(r"^[ \t]*\.\. _", re.MULTILINE)
-#: Maximum number of each in a page; a page with a thousand links has two thousand marks.
+#: Maximum numbers of targets and of marks in a page; a page with a thousand links has two thousand marks.
 _MOST = ((_TARGET, 1_000, "targets"), (_MARK, 5_000, "links and marks"))
 #: Maximum number of nodes of a substitution, which docutils copies for each use.
 _MOST_REPLACED = 20

@@ -20,7 +20,7 @@ _HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 #: Folders that programs append to a model's name.
 _INSIDE = re.compile(r"(?:/(?:snapshots(?:/\w+)?|huggingface|hf|actor|global_step_\d+))+\Z")
 
-#: Billions of parameters in a lower-case name, and the least similarity of a misspelling.
+#: Billions of parameters in a lower-case name, and the minimum similarity of a misspelling.
 _SIZES = re.compile(r"(?<![a-z])\d+(?:\.\d+)?(?=b\b)")
 _ALIKE = 0.8
 #: A shell variable at the end of a model's name.
@@ -30,7 +30,7 @@ _MAKERS = ("NVIDIA", "AMD", "Instinct", "Tesla")
 
 
 class NamedModel(NamedTuple):
-    """A model as named by the texts about one run.
+    """The model that the texts about one run refer to.
 
     Attributes:
         text: the first text that matches a recorded model, otherwise the first text; empty without one.
@@ -79,11 +79,11 @@ class NamedModel(NamedTuple):
 
 
 def model_of(registry: Registry[Architecture], *texts: object, left_open: str | None = None) -> NamedModel:
-    """Return the model named by texts about one run; the first recorded one counts.
+    """Return the model that texts about one run refer to: the first recorded one.
 
     Args:
         registry: the recorded models.
-        texts: values from the user, a script or a log; only strings count.
+        texts: values from the user, a script or a log; only strings are used.
         left_open: a value in a script that contains an unknown variable.
 
     >>> from ..cli.data import read_data
@@ -160,5 +160,5 @@ def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
 
 
 def _short_name(gpu: Gpu) -> str:
-    """Return the name of a GPU in rows: its shortest name with a letter."""
+    """Return the name that rows use for a GPU: its shortest name with a letter."""
     return min((name for name in gpu.lookup_names if re.search(r"[A-Za-z]", name)), key=len)

@@ -143,7 +143,7 @@ def advice(of: Situation, request: Request | None, registries: Registries) -> tu
         found += _ranked(choices, of.failure, of.estimate, request, registries)
     else:
         found += [Advice(remedy, _after(remedy, request, registries)) for remedy in rest]
-    if of.failure.phase == "host":  # changes that no longer fit on the GPU come last
+    if of.failure.phase == "host":  # changes after which the run no longer fits on the GPU come last
         found.sort(key=lambda each: each.after is not None and each.after.verdict == "does-not-fit")
     return tuple(_without_repeats(found))[:_MOST]
 
@@ -196,7 +196,7 @@ def _called_for(of: Situation) -> Iterator[Move]:
 def _of_phase(of: Situation) -> Iterator[Move]:
     """Yield the moves for the phase that failed, or for every possible one."""
     failure = of.failure
-    if failure.phase != "startup" or failure.form not in _BY_FORM:  # those moves are complete
+    if failure.phase != "startup" or failure.form not in _BY_FORM:  # otherwise the form's moves are complete
         yield from (move for phase in possible(failure) for move in _BY_PHASE[phase])
 
 

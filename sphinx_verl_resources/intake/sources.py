@@ -93,7 +93,7 @@ class Sources:
 
     @cached_property
     def open(self) -> frozenset[str]:
-        """Keys whose values neither script nor log gives."""
+        """Keys whose values are in neither the script nor the log."""
         return frozenset(self.script.unresolved.keys() - self.printed.keys())
 
     @cached_property

@@ -54,7 +54,7 @@ class CheckResult:
     Attributes:
         problems: the problems to report.
         suppressed: the warnings excused in ``exceptions.yaml``.
-        gaps: the facts that runs published before ``published_before`` lack.
+        gaps: the missing facts of runs published before ``published_before``.
         published_before: the date.
     """
 

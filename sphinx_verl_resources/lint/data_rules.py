@@ -53,7 +53,7 @@ def _entries(context: CheckContext, kind: str, model: type[Record]) -> Iterator[
 
 @Rule(Code.unused_entry, "registry")
 def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
-    """Require a run or case that uses each entry, unless the data have neither runs nor cases."""
+    """Require that a run or case uses each entry, unless the data have neither runs nor cases."""
     if not context.of_kind("run") and not context.of_kind("cases"):
         return
     users: list[Run | Case] = [*context.catalog.runs.values()]
@@ -151,7 +151,7 @@ def duplicate_run(context: CheckContext) -> Iterator[Diagnostic]:
 
 
 def _traits(run: Run) -> tuple[str | None, ...]:
-    """Return the facts that distinguish runs with the same settings; scripts may set more."""
+    """Return the facts that can distinguish runs with the same recorded settings: script and versions."""
     versions = (run.versions.verl, run.versions.torch) if run.versions else (None, None)
     return tuple(trait or None for trait in (run.script and run.script.path, *versions))
 
@@ -172,13 +172,13 @@ def recommended_below_min(context: CheckContext) -> Iterator[Diagnostic]:
         others = every if _memory(run, context) is None else known
         if all(_takes_less(run, other, context) for other in others):
             first = least[key][0]
-            message = f"RECOMMENDED {run.gpus} is less than {first.gpus} of the MIN run {first.id!r}"
+            message = f"RECOMMENDED {run.gpus} is less hardware than {first.gpus} of the MIN run {first.id!r}"
             remedy = "correct the tag of one of the two"
             yield recommended_below_min.broken_at(entry.source.value_place("tag"), message, remedy)
 
 
 def _smallest(runs: Iterable[Run], context: CheckContext) -> tuple[list[Run], list[Run]]:
-    """Return the smallest runs; a run with less hardware than these has less than all.
+    """Return the runs to compare with: a run with less hardware than these has less than all.
 
     The first list is for runs whose memory is known, the second for runs whose memory is unknown.
     """
@@ -193,7 +193,7 @@ def _smallest(runs: Iterable[Run], context: CheckContext) -> tuple[list[Run], li
 
 
 def _takes_less(one: Run, other: Run, context: CheckContext) -> bool:
-    """Return whether a run's GPUs have less memory in total or, if that is unknown, are fewer of the same."""
+    """Return whether a run has less total GPU memory or, if that is unknown, fewer GPUs of the same type."""
     memory, other_memory = _memory(one, context), _memory(other, context)
     if memory is not None and other_memory is not None:
         return memory < other_memory
@@ -227,7 +227,7 @@ def far_from_computed(context: CheckContext) -> Iterator[Diagnostic]:
 
 
 def _range(estimate: Estimate, counter: str) -> tuple[float, float]:
-    """Return the range of a counter's figure; the widest range for an unknown counter."""
+    """Return the estimated range for a counter; the widest range if the counter is unknown."""
     in_torch = estimate.torch_peak_range
     if counter == "torch-max-allocated":
         return in_torch

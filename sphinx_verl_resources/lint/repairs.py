@@ -36,7 +36,7 @@ _ABOVE_DATA = re.compile(r"#.*|\s*|---|%.*")
 #: An address without its scheme.
 _BARE_ADDRESS = re.compile(r"(?:[A-Za-z0-9-]{1,63}\.){1,5}[a-z]{2,12}/[^\s\"'{}\[\],#]*")
 
-#: The most attempts to isolate the edits of a kind that would change another value.
+#: The maximum number of attempts to isolate the edits that would change another value.
 _MAX_TRIES = 64
 
 
@@ -132,7 +132,7 @@ def repaired(
 
 
 def _with_edits(file: _RunFile, repair: _Repairer, done: list[Repair]) -> str:
-    """Return the text with all edits of a kind that change no other value, and add to ``done``."""
+    """Apply all edits of one repair that change no other value, and append them to ``done``."""
     text, values = file.text, _scalars(file.text)
     edits = [edit for value in file.values.values() if (edit := repair(file, value))]
     groups = [[edit for edit in edits if edit.text != text[edit.start : edit.end]]]
@@ -161,7 +161,7 @@ def _edited(text: str, values: dict[Loc, object], edits: list[_Edit]) -> tuple[s
 
 
 def _led_to_schema(text: str, target: str, done: list[Repair], *, needed: bool) -> str:
-    """Return the text with a correct schema line at the top, if it has or needs one; add to ``done``."""
+    """Put a correct schema line at the top, if the text has or needs one; append the repairs to ``done``."""
     lines = text.split("\n")
     top = next((row for row, line in enumerate(lines) if not _ABOVE_DATA.fullmatch(line)), len(lines))
     matches = ((row, SCHEMA_LINE_READ.match(lines[row])) for row in range(top))
@@ -233,13 +233,14 @@ class _RunFile:
         self.repository = repository
         try:
             root = yaml.compose(text, Loader=yaml.SafeLoader)
-        except (yaml.YAMLError, ValueError, RecursionError):  # libyaml accepts more
+        # libyaml accepts some files that this parser rejects.
+        except (yaml.YAMLError, ValueError, RecursionError):
             root = None
         self.values = {value.loc: value for value in _values(root)} if root else {}
 
 
 class _Edit(NamedTuple):
-    """A replacement of a part of the text, and the values that replace one value."""
+    """A replacement of a part of the text, and the values that the new text should have."""
 
     value: _Value
     start: int

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..diagnostics import Location
 
-#: The most levels of lists and mappings inside a value.
+#: The maximum nesting depth of lists and mappings inside a value.
 MAX_DEPTH = 20
 
 #: ``key=value``, optionally with ``+`` or ``++`` before it, or ``~key``.
@@ -58,7 +58,7 @@ def add_override(collector: Collector, word: str, place: Location) -> None:
     if override is None or (override["value"] is None and not override["deletes"]):
         hint = "write key=value, for example data.train_batch_size=256"
         if not word.strip():
-            hint = "delete the blank after a backslash, which ends the line"
+            hint = "delete the blank after the backslash at the end of a line"
         collector.fail(place, Code.wrong_value, f"{word[:80]!r} is not a setting", hint)
         return
     key, text = override["key"], override["value"]

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from .shell.follow import Followed
     from .shell.syntax import Cause
 
-#: The most characters of a text; real scripts have a hundredth of this.
+#: The maximum length of a text in characters; real scripts have a hundredth of this.
 MAX_LENGTH = 1 << 18
 
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
-#: The most texts for another shell that are parsed.
+#: The maximum number of texts for another shell to parse.
 _MAX_TEXTS = 3
 
 #: A text whose first line is YAML, apart from empty lines and comments.
@@ -167,7 +167,7 @@ def _report_others(
     """Warn about further training commands, and about a condition that selects the one that runs."""
     read, other = (found.command[0].at for found in trainings[:2])
     line = source.place(read).line
-    message = f"the script trains {len(trainings)} times; only the settings of line {line} are read"
+    message = f"the script has {len(trainings)} training commands; only the one in line {line} is read"
     remedy = "split the script"
     if doubt := followed.doubts.get(read):
         reason = _reason(doubt, source)

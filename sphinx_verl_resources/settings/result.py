@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from .programs import Program
 
 
-#: The most names that a message lists.
+#: The maximum number of names to list in a message.
 _MAX_NAMES = 3
 
 #: OmegaConf's reference to the value of another key.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
-#: The most references to references that are followed.
+#: The maximum length of a chain of references.
 _MAX_HOPS = 10
 
 
@@ -105,7 +105,7 @@ def open_problems(reasons: Mapping[str, Reason], places: Mapping[str, Location])
 
 
 def some_of(names: Sequence[str]) -> str:
-    """Return the first names, and the number of further ones.
+    """Join the first names, and count the others.
 
     >>> some_of(["a", "b"]), some_of("abcdef")
     ('a, b', 'a, b, c and 3 more')

@@ -65,7 +65,7 @@ def write_files(app: Sphinx, env: BuildEnvironment) -> None:
 
 
 def may_need_files(app: Sphinx, pagename: str) -> bool:
-    """Return whether a page for browsers, or a page joined to it, can need files."""
+    """Return whether a page for browsers, or a page joined to it, may need files."""
     return is_for_browsers(app.builder) and VerlDomain.of(app.env).may_need_files(pagename)
 
 

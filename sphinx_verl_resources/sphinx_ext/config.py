@@ -52,7 +52,7 @@ class VerlConfig:
         default=SCRIPT_URL,
         metadata=_about(
             "address with ``{ref}`` and ``{path}``",
-            "pages that link a file of verl's repository",
+            "pages that link to a file of verl's repository",
             "Address of a file in verl's repository.",
         ),
     )
@@ -60,7 +60,7 @@ class VerlConfig:
         default=COMMIT_URL,
         metadata=_about(
             "address with ``{ref}``",
-            "pages that link a commit of verl's repository",
+            "pages that link to a commit of verl's repository",
             "Address of a commit in verl's repository.",
         ),
     )
@@ -171,7 +171,7 @@ def label_problems(config: VerlConfig, confdir: Path, labels: Container[str]) ->
         target = getattr(config, name)
         if target != getattr(VerlConfig(), name) and not is_address(target) and target.lower() not in labels:
             message = f"{PREFIX}{name}: {target!r} is neither an address nor a label"
-            hint = "write https://…, or put the label before a heading"
+            hint = "write an address that begins with https://, or the label of a heading"
             found.append(Diagnostic(conf_place(confdir, name), Code.config, message, hint))
     return found
 

@@ -49,14 +49,14 @@ class Found(NamedTuple):
 
 
 class VerlDomain(Domain):
-    """The data while a build runs, and each document's queries between builds."""
+    """The ``verl`` domain: the data of the current build, and each document's queries across builds."""
 
     name = "verl"
     label = "verl"
     #: ``uses``: per document, each query and the fingerprint of its answer.
     #: ``state``: a digest of the data and configuration with which all answers were last up to date.
     #: ``problems``: the problems of conf.py and of each part of the data that was used since.
-    #: ``objects``: per document, the objects on it that references can link.
+    #: ``objects``: per document, the objects on it that references can link to.
     #: ``files``: per document, the files that it needs, compressed, by their path in the output.
     #: ``written``: per output, the answers that each document showed when it was last written.
     initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
@@ -67,8 +67,8 @@ class VerlDomain(Domain):
         "files": {},
         "written": {},
     }
-    #: Raise when the structure of ``initial_data`` changes: when a query, a diagnostic or a function used by
-    #: a query moves, or changes its fields or arguments. Sphinx then reads every page again. A new way to
+    #: Increment when the structure of ``initial_data`` changes: when a query, a diagnostic or a function used
+    #: by a query moves, or changes its fields or arguments. Sphinx then reads every page again. A new way to
     #: compute fingerprints needs no change here: a new version of the extension reads all its pages again,
     #: see ``Extension``.
     data_version = 17
@@ -151,7 +151,7 @@ class VerlDomain(Domain):
         self._found.clear()
         return is_new
 
-    # -- which page asks what
+    # -- the queries of each page
 
     def may_show(self, docname: str) -> bool:
         """Return whether a document, or a page joined to it, can contain our nodes."""
@@ -237,7 +237,7 @@ class VerlDomain(Domain):
         self.data["files"].setdefault(self.env.docname, {})[path] = zlib.compress(text.encode())
 
     def may_need_files(self, docname: str) -> bool:
-        """Return whether a document, or a page joined to it, can need files in the output."""
+        """Return whether a document, or a page joined to it, may need files in the output."""
         files = self.data["files"]
         return docname in files or (bool(files) and docname in self.env.toctree_includes)
 
@@ -247,7 +247,7 @@ class VerlDomain(Domain):
         kept = {path: packed for files in self.data["files"].values() for path, packed in files.items()}
         return {path: zlib.decompress(packed) for path, packed in sorted(kept.items())}
 
-    # -- objects on pages that references can link
+    # -- objects on pages that references can link to
 
     @property
     def shown(self) -> objects.Objects:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
     from sphinx.util.typing import ExtensionMetadata
 
-#: Raise when the content of pickled doctrees changes: when one of our nodes changes its name or module, or
-#: our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
+#: Increment when the content of pickled doctrees changes: when one of our nodes changes its name or module,
+#: or our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
 #: separate number, ``VerlDomain.data_version``.
 ENV_VERSION = 8
 

@@ -19,7 +19,7 @@ from .domain import VerlDomain
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-#: Ids of size-class sections. They must differ from the id of a section called "Size matters".
+#: Ids of size-class sections. The pattern must not match the id of a section called "Size matters".
 SIZE_ID = re.compile(r"size-\d+(-\d+)?b(-\d+)*")
 #: The key of our ids in ``temp_data`` while Sphinx reads a page.
 _OWN_IDS = "verl_ids"
@@ -34,7 +34,7 @@ def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
 
 
 def claimed_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
-    """Reserve ``stem`` for ``node``, and rename a section of the page that has it from its title."""
+    """Reserve ``stem`` for ``node``, and rename a section of the page whose title produced it."""
     section = document.ids.get(stem)
     own = document.settings.env.temp_data.get(_OWN_IDS, {})
     if not isinstance(section, nodes.section) or stem in own:

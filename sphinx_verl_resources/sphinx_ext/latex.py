@@ -30,7 +30,7 @@ BREAKS = re.compile(r"(?<=[_/=])(?=\w)|(?<=\.)(?=[^\W\d])")
 SHORT = 10
 #: Chinese, Japanese and Korean characters: twice as wide as others, and a line may break after each.
 WIDE = "\u1100-\u115f\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
-#: Up to four of these characters stay together, because most words are no longer.
+#: Up to four of these characters stay together, because few words are longer.
 PIECES = re.compile(rf"[{WIDE}]{{1,4}}|[^{WIDE}\s]+")
 
 
@@ -72,7 +72,7 @@ def widths(pieces: list[float], lines: list[float], room: float) -> list[float]:
         room: the width of the line, in the same unit.
 
     Returns:
-        The widths, none below its piece. The remaining room is shared in proportion to what a column lacks.
+        The widths, none below its piece. Columns share the remaining room in proportion to their need.
     """
     lacking = [line - piece for piece, line in zip(pieces, lines, strict=True)]
     left = max(0.0, min(room - sum(pieces), sum(lacking)))

@@ -25,7 +25,7 @@ def log_at(place: str, code: Code, message: str, config: Config, severity: Sever
 
 
 def _log(severity: Severity, text: str, place: str, code: Code, config: Config) -> None:
-    # Sphinx 8 prints type and subtype unless that is switched off; otherwise they are added here.
+    # Sphinx 8 prints type and subtype unless that is switched off; if it does not, add them here.
     suffix = "" if config.show_warning_types else f" [{code.id}]"
     write = logger.error if severity is Severity.ERROR else logger.warning
     write("%s", text + suffix, location=place, type="verl", subtype=code.name)

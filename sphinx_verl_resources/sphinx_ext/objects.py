@@ -56,7 +56,7 @@ class Place(NamedTuple):
     title: str
 
 
-#: By document name, then by kind and name. Plain data, which Sphinx pickles with its environment.
+#: The objects by document name, then by kind and name: plain data, which Sphinx pickles with its environment.
 Objects = dict[str, dict[str, dict[str, Target]]]
 
 
@@ -98,14 +98,14 @@ def note(objects: Objects, docname: str, kind: str, name: str, target: Target) -
     """Remember that a page shows an object.
 
     Returns:
-        True for the first place on the page, which is the one that references link.
+        True for the first place on the page, which is the one that references link to.
     """
     of_kind = objects.setdefault(docname, {}).setdefault(kind, {})
     return of_kind.setdefault(name, target) is target
 
 
 def find(objects: Objects, kind: str, name: str, docname: str) -> tuple[str, Target] | None:
-    """Return the page to link for an object: ``docname`` itself, or the one that shows most of its kind.
+    """Return the page of an object to link to: ``docname``, or the page with the most objects of its kind.
 
     Returns:
         The document name, and the object there; None if no page shows it.
@@ -118,7 +118,7 @@ def find(objects: Objects, kind: str, name: str, docname: str) -> tuple[str, Tar
 
 
 def every(objects: Objects) -> Iterator[tuple[str, str, str, Target]]:
-    """Yield kind, name, page and target of every object, once, on the page that shows most of its kind."""
+    """Yield kind, name, page and target of every object, once, on the page with the most of its kind."""
     for kind in KINDS:
         found: dict[str, str] = {}
         shown = (page for page, kinds in objects.items() if kind in kinds)
@@ -141,7 +141,7 @@ def _rank(objects: Objects, kind: str, page: str) -> tuple[int, str]:
 
 
 class RunIndex(Index):
-    """The index of all runs on pages, by size class; ``:ref:`verl-runindex``` links it."""
+    """The index of all runs on pages, by size class; ``:ref:`verl-runindex``` links to it."""
 
     name = "runindex"
     localname = "Recorded runs"  # see ``in_this_language``

@@ -98,7 +98,7 @@ def _facets(catalog: Catalog, runs: Sequence[Run]) -> list[Facet]:
 
 
 def _other_names(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return by value its other names, from pairs of a value and a name."""
+    """Return the other names of each value, from pairs of a value and a name."""
     found: dict[str, list[str]] = {}
     for value, name in sorted({*pairs}):
         if name != value:

@@ -88,7 +88,7 @@ class ConfigValue(Query[str]):
 
 @dataclass(frozen=True)
 class PageOrLabel(Query[str]):
-    """A listed page or label, whether the documentation has it or not."""
+    """A listed page or label, which the documentation may or may not have."""
 
     page: str
     label: str
@@ -165,7 +165,7 @@ class Runs(Query[SelectedRuns]):
             return [run.model_dump_json()]
         fields = {*_IN_EVERY_TABLE, *(name.partition(".")[0] for name in self.columns)} - {"settings"}
         if "script" in fields and run.script is None:
-            fields.add("evidence")  # the column links the first evidence instead
+            fields.add("evidence")  # the column links to the first evidence instead
         values = [field_named(name).value(run) for name in self.columns]
         numeric = [*map(is_numeric, values)]
         texts = [*map(as_text, values)]
@@ -277,7 +277,7 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
 
 @dataclass(frozen=True)
 class RegistryNames(RegistryEntries):
-    """A check that a registry has some names, for a page that shows nothing else of the entries."""
+    """A check that a registry has the given names, for a page that shows nothing else of their entries."""
 
     def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
         """Return a constant: there is an answer only if all names are known."""

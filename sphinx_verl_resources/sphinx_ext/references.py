@@ -75,7 +75,7 @@ def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
 
 
 def contribute_link(target: str, docname: str) -> nodes.Element:
-    """Return an invitation that links ``target``; if the label does not exist, a command follows it."""
+    """Return an invitation that links to ``target``; if the label does not exist, a command follows it."""
     link = link_to(target, _("Add one."), docname)
     link["verl_contribute"] = 1
     return link

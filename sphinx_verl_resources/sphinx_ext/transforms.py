@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 #: Before the rows of runs are rendered, so that these transforms need not walk through them.
 BEFORE_ROWS = 290
-#: Rows per table in plain text. Writing takes as long with 10 or 25, and a tenth longer with 100.
+#: Rows per table in plain text. Writing takes just as long with 10 or 25, and a tenth longer with 100.
 ROWS = 50
 
 
@@ -101,7 +101,7 @@ class OnOurPages(SphinxPostTransform):
     @cached_property
     def writes_html(self) -> bool:
         """True if the builder writes HTML."""
-        # Sphinx 9 deprecates the `app` of transforms, and no other public attribute has the builder.
+        # Sphinx 9 deprecates the `app` of transforms, and no other public attribute gives the builder.
         return ForHtml(self.document).is_supported()
 
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..answer.trust import Trust
 
 NO_RUN = N_("No recorded run is comparable.")
-#: Prefix of the word of a run that is not comparable, but the smallest of its model.
+#: Prefix of a run's evidence word if it is not comparable, only the smallest of its model.
 SMALLEST = "smallest-"
 
-#: Recorded runs to show at most.
+#: Maximum number of recorded runs to show.
 _MOST = 3
 
 

@@ -141,7 +141,7 @@ def formula_item(
         term: the result of the formulas.
         formulas: pairs of a title, which may be empty, and a formula.
         marks: names of remarks about the term.
-        text: a recorded sentence about the term, which is then recorded too.
+        text: a recorded sentence about the term; like it, the term is then not translated.
     """
     title = nodes.term("", term)
     title += remark_marks(marks)

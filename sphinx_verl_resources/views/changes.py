@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..answer.changes import Change
     from ..estimator.suggestions import Cost
 
-#: Changes to show at most.
+#: Maximum number of changes to show.
 MOST = 3
 COSTS: Mapping[Cost, str] = {
     "none": N_("costs no time"),

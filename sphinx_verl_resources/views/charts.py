@@ -243,7 +243,7 @@ def _paint(category: Category) -> str:
 
 
 def _letters(bars: Bars, signs: Mapping[Category, tuple[float, float]]) -> str:
-    """Write the letter of each category on its sign in the legend and on its pieces."""
+    """Write the letter of each category on its sign in the legend and on its pieces of bars."""
     lettered = {_paint(category): [(x + BAR / 2, y + _BASE)] for category, (x, y) in signs.items()}
     capacity = bars.capacity
     for row in bars.rows:

@@ -36,7 +36,7 @@ _HOW = {
 }
 #: Phases that the estimate does not have, and for which the peak after a change is irrelevant.
 _WITHOUT_FIGURES = frozenset({"startup", "checkpoint", "host"})
-#: By a word of the missing fact, the argument that provides it.
+#: For a word in a missing fact, the argument that provides the fact.
 _ARGUMENTS = {
     "model": "the model's name",
     "GPU": "--gpus, for example 8xH100",

@@ -91,7 +91,7 @@ class verl_chart(nodes.raw):  # noqa: N801 - docutils names nodes in lower case
 
 
 def short(number: float) -> str:
-    """Write a coordinate, to a tenth."""
+    """Write a coordinate, rounded to a tenth."""
     return f"{number:.1f}".removesuffix(".0")
 
 
@@ -223,7 +223,7 @@ def wrap(content: str, beside: float) -> list[str]:
 
     Args:
         content: the text; a part that is too long for a line and cannot break ends with an ellipsis.
-        beside: the units of the first line that are taken.
+        beside: the units of the first line that are already used.
 
     >>> wrap("model.enable_gradient_checkpointing=True", 90)
     ['model.', 'enable_gradient_checkpointing=True']

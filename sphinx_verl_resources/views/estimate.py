@@ -44,7 +44,7 @@ ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"
 #: The categories that grow with the lengths.
 _GROWING = (Category.ACTIVATIONS, Category.LOGITS)
-#: By the counter of a recorded run, the measured figure and the computed one to compare it with.
+#: For each counter of a recorded run, the measured figure and the computed one to compare it with.
 _COUNTERS = {
     "torch-max-allocated": N_("{size}: PyTorch's peak of allocated memory; compare it with verl's metric."),
     "torch-max-reserved": N_("{size}: PyTorch's peak of reserved memory."),

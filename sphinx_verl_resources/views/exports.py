@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TABULATE = {"plain": "simple", "github": "github", "html": "html", "latex": "latex"}
 FORMATS = (*TABULATE, "rst", "list-table", "csv", "json")
 LIST_CLASS = "verl-downloads"
-#: By the name of a file, its content.
+#: The content of each file, by file name.
 _CONTENTS = {
     JSON: N_("all recorded runs with their estimates, and the GPUs that they use."),
     SCHEMA: N_("a JSON Schema that describes the fields of this file."),
@@ -148,7 +148,7 @@ def _linked(cell: Cell) -> str:
 
 
 def _link(text: str, address: str) -> str:
-    """Return a link; an underscore at the end of the address would make it a name."""
+    """Return a link; docutils would read an address that ends with an underscore as a name."""
     shown = re.sub(r"([\\*`|_:<>])", r"\\\1", text)
     target = re.sub(r"[\\<>`]|_\Z", r"\\\g<0>", address)
     return f"`{shown} <{target}>`__"
@@ -173,13 +173,13 @@ def _escape(text: str) -> str:
     escaped = re.sub(r"([\\*`|_:@])", r"\\\1", text)
     # At the start of a cell these start a list, a directive or a comment.
     begins_block = re.match(r"[^\w\\]|\w+[.)]", escaped)
-    # Backslashes alone are a line like the one below a title.
+    # A cell of backslashes alone would be read as the underline of a title.
     before = "\\ " if escaped.startswith(r"\\") else "\\" if begins_block else ""
     return f"{before}{escaped}"
 
 
 def download_list() -> nodes.bullet_list:
-    """Make the list of the files; builders that write the files link them."""
+    """Make the list of the files; builders that write the files link to them."""
     items = nodes.bullet_list(classes=[LIST_CLASS])
     for name, content in _CONTENTS.items():
         file = nodes.inline("", "", nodes.literal("", name), classes=[DOWNLOAD_CLASS])

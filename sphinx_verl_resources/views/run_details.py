@@ -36,7 +36,7 @@ def says_more(run: Run) -> bool:
 
 
 def titles(runs: Sequence[Run]) -> dict[str, str]:
-    """Return by id the titles of runs, with backend and engine if the titles are otherwise equal."""
+    """Return the titles of runs by id, with backend and engine if the titles are otherwise equal."""
     alike: defaultdict[str, list[Run]] = defaultdict(list)
     for run in runs:
         alike[run_title(run)].append(run)

@@ -79,7 +79,7 @@ class Cell:
     @property
     def text(self) -> str:
         """The text of the cell, without marks."""
-        if len(self.pieces) == 1 and not self.links:  # nearly always
+        if len(self.pieces) == 1 and not self.links:  # almost always the case
             return self.pieces[0][0]
         return ", ".join([*(text for text, _ in self.pieces), *(link.astext() for link in self.links)])
 
@@ -112,7 +112,7 @@ def empty_table(name: str) -> nodes.table:
 
 
 def is_ours(node: nodes.Element) -> bool:
-    """Return whether one of our directives made a node with classes."""
+    """Return whether one of our directives made a node; its classes show that."""
     return any(name.startswith("verl-") for name in node["classes"])
 
 

@@ -26,7 +26,7 @@ LINE_CLASS = "verl-if-"
 TEXT_CLASS = "verl-if-text"
 #: Class of the sentence about a table that not every page has.
 FEWEST_CLASS = "verl-if-fewest"
-#: The lines for recorded runs, with their titles, by the word of the runs.
+#: The lines for recorded runs, with their titles, by the evidence word of the runs.
 NAMED: Mapping[str, str] = {
     "ran": WORD_TEXTS["ran"],
     "reported": WORD_TEXTS["reported"],

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: The choices of the form when it opens, if it offers them; otherwise the first of each field.
 _FIRST = {"model": "Qwen/Qwen2.5-7B", "gpu": "H100", "count": 8, "lora": 0, "response": 1024}
-#: By the name of a state, the verdict and the reason, which begin an answer. In the files a state is a
+#: For each state, the verdict and the reason that begin an answer. In the files a state is a
 #: number; larger numbers are the reasons why there is no estimate.
 STATES: Mapping[str, tuple[Verdict, str]] = {
     "fits": ("fits", N_("The whole range is within the GPU's memory, with {spare} GiB to spare.")),

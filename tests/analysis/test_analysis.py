@@ -141,7 +141,7 @@ def test_models_go_by_many_names(analysis, name, parameters):
     [
         ("9B", "unknown model '9B'; the nearest is 8B"),
         ("Qwen/Qwen3-8", "did you mean 'Qwen/Qwen3-8B'?"),
-        ("whatever it is", "name one of 3B, 8B, 32B,"),
+        ("whatever it is", "use one of 3B, 8B, 32B,"),
     ],
 )
 def test_unknown_models(analysis, name, message):

@@ -82,8 +82,8 @@ def test_value(analysis, text, value):
         ("3B, checkpoint", "'checkpoint' is not recorded for 3B"),
         ("8B, 16 GPUs, total", "the number of GPUs does not change 'total'"),
         ("8B, hidden size, in GiB", "'hidden size' is not a size and has no unit"),
-        ("8B, batch size", "'batch size' is an assumption and belongs to no model"),
-        ("8B, layers after FSDP", "there is no figure 'layers after FSDP'; write a part"),
+        ("8B, batch size", "'batch size' is an assumption shared by all models"),
+        ("8B, layers after FSDP", "there is no figure 'layers after FSDP'; write a component"),
     ],
 )
 def test_errors(analysis, text, message):

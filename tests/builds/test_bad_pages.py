@@ -270,8 +270,8 @@ def test_a_label_that_does_not_exist(own, data):
     for value in ("typo-label", "javascript:alert(1)"):
         build = own.build(verl_resources_add_run=value)
         assert build.warnings == [
-            f"conf.py:3:1: ERROR: verl_resources_add_run: {value!r} is neither an address nor a label; write https://…, "
-            "or put the label before a heading [verl.config]"
+            f"conf.py:3:1: ERROR: verl_resources_add_run: {value!r} is neither an address nor a label; write an address "
+            "that begins with https://, or the label of a heading [verl.config]"
         ]
         assert build.soup().select_one(".verl-empty code").get_text() == "verl-resources new --help"
     own.page(".. _Typo-Label:\n\nText\n----\n\nText.\n", "other.rst")

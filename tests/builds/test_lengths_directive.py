@@ -6,7 +6,7 @@ import pytest
 
 MODEL = (":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100")
 BAD = [
-    ((MODEL[1],), {6: "name a model, as in :model: Qwen/Qwen2.5-7B-Instruct"}),
+    ((MODEL[1],), {6: "set a model, as in :model: Qwen/Qwen2.5-7B-Instruct"}),
     (MODEL[:1], {6: "set the number and type of GPUs, as in :gpus: 8*H100"}),
     ((":model: Qwen/Qwen2.5-7C", MODEL[1]), {6: "model: unknown model 'Qwen/Qwen2.5-7C'; did you mean"}),
     ((MODEL[0], ":gpus: 8*H1000"), {6: ":gpus: unknown GPU 'H1000'; did you mean 'H100'?"}),

@@ -19,7 +19,7 @@ PIECES = "specification, formulas, chart, table"
 #: A directive with its argument, its options, and the messages about them.
 CASES = [
     ("verl-memory", "", ["name a size class or a model, as in '.. verl-memory:: 8B', or set :run: or :model: [verl.unknown_size]"]),
-    ("verl-memory:9B", "", [f"unknown model '9B'; the nearest is 8B; name one of {SIZES}, or a checkpoint of architectures.yaml [verl.unknown_size]"]),
+    ("verl-memory:9B", "", [f"unknown model '9B'; the nearest is 8B; use one of {SIZES}, or a checkpoint from architectures.yaml [verl.unknown_size]"]),
     ("verl-memory:Qwen/Qwen3-8", "", ["unknown model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? [verl.unknown_model]"]),
     ("verl-memory:3B", ":gpus: 0", [":gpus: must be a whole number from 1 to 100,000, got '0' [verl.directive]"]),
     ("verl-memory:3B", ":gpus: -8", [":gpus: must be a whole number from 1 to 100,000, got '-8'"]),

@@ -98,7 +98,7 @@ def test_no_figure_is_typed(root):
     """Every number on the pages comes from the analysis, except for definitions of units."""
     text = "".join((root / "docs" / f"{name}.rst").read_text("utf-8") for name in PAGES)
     text = re.sub(r":verl:memory:`[^`]*`", "", text)
-    units = r"10\\ :sup:`9` bytes|2\\ :sup:`30` bytes|7 % more"
+    units = r"10\\ :sup:`9` bytes|2\\ :sup:`30` bytes|7 % larger"
     text = re.sub(rf"{units}|\b(?:3B|8B|32B|70B|RTX 4090|32 GPUs)\b", "", text)
     assert re.findall(r"\d+", text) == []
 

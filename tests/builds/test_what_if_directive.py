@@ -229,7 +229,7 @@ BAD = [
     (":gpus: H1000", 3, ":gpus: unknown GPU 'H1000'; did you mean 'H100'?"),
     (":counts: 0", 3, ":counts: must be a whole number from 1 to 100,000, got '0'"),
     (":count: 8", 3, ":count: unknown option; did you mean 'counts'?"),
-    (f":models: Qwen/Qwen2.5-7B\n   :counts: {' '.join(map(str, range(1, 600)))}", 3, "the form has 117,404 combinations; the maximum is 100,000; name fewer"),
+    (f":models: Qwen/Qwen2.5-7B\n   :counts: {' '.join(map(str, range(1, 600)))}", 3, "the form has 117,404 combinations; the maximum is 100,000; list fewer"),
     ("\n   trainer.nnodes: 2", 5, "trainer.nnodes is set by the form; leave it out"),
     (":models: Qwen/Qwen2.5-7B\n\n   actor_rollout_ref.rollout.n: 0", 6, "actor_rollout_ref.rollout.n: expected a whole number of at least 1, got 0"),
 ]  # fmt: skip
@@ -258,7 +258,7 @@ def test_where_something_is_wrong_no_answers_are_written(together):
 
 def test_an_argument_is_refused(project):
     build = project.page(".. verl-what-if:: 7B\n").build()
-    assert "takes no argument; name the models under :models:" in build.warnings[0]
+    assert "takes no argument; list the models in :models:" in build.warnings[0]
 
 
 def test_no_file_is_written_twice(project, monkeypatch):

@@ -108,7 +108,7 @@ CONTRADICTIONS = {
     ),
     "a mean sequence above the budget": (
         {"spread": 1, "response_length_mean": 700, "response_length_max": 700},
-        "17:27: ERROR: observed_tokens.response_length_mean with the mean prompt is 1,212, above "
+        "17:27: ERROR: observed_tokens.response_length_mean plus the mean prompt is 1,212, above "
         f"actor_rollout_ref.actor.ppo_max_token_len_per_gpu, 768; {SET}",
     ),
     "more than the GPU has": (

@@ -148,7 +148,7 @@ def test_the_same_id_in_two_directories_names_both_places(tmp_path, make_run_tex
     write(tmp_path / "two/runs/a.yaml", make_run_text())
     catalog = load(tmp_path, "one", "two")
     assert [str(problem) for problem in catalog.diagnostics] == [
-        "two/runs/a.yaml:1:5: ERROR: the id 'a' is already recorded at one/runs/a.yaml:2:5; rename one of the two: "
+        "two/runs/a.yaml:1:5: ERROR: the id 'a' is already recorded at one/runs/a.yaml:2:5; rename one of the runs: "
         "its file and its id [verl.duplicate_id]"
     ]
     assert list(catalog.runs) == ["a"]

@@ -43,6 +43,7 @@ def test_recorded_runs_are_laid_out_so(path):
 )  # fmt: skip
 @example(fields={"id": "-"})
 @example(fields={"other": 0.00012345678901234567})
+@example(fields={"notes": ({"text": 0}, {"": None, "text": ""})})
 def test_whatever_is_written_reads_back(fields):
     document = read_yaml(run_text(fields).encode())
     assert document.problems == []

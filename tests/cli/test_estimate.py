@@ -211,7 +211,7 @@ def test_a_config_json_with_errors(answers, tmp_path, text, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("Qwen/Qwen2.5-7", "--gpus", "8*H100"), "model: unknown model 'Qwen/Qwen2.5-7'; the nearest are Qwen/Qwen2.5-7B, "),
+        (("Qwen/Qwen2.5-7", "--gpus", "8*H100"), "model: unknown model 'Qwen/Qwen2.5-7'; did you mean Qwen/Qwen2.5-7B or "),
         (("Qwen/Qwen2.5-7B", "--gpus", "8*H1000"), "unknown GPU 'H1000'; did you mean 'H100"),
         (("--gpus", "8*H100"), "no model given; give it before the settings, such as qwen2.5-7b "),
     ],

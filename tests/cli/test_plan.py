@@ -149,8 +149,8 @@ def test_a_setting_that_is_not_modelled_leaves_no_figure(planned):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: unknown model 'Qwen/Qwen2.5-9B'; the nearest are Qwen/Qwen2.5-"),
-        ("qwen2.5-9b --gpus 8xH100", "or give the path of its config.json instead [verl.unknown_model]"),
+        ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: unknown model 'Qwen/Qwen2.5-9B'; did you mean Qwen/Qwen2.5-"),
+        ("qwen2.5-9b --gpus 8xH100", "? If not, give the path of its config.json instead [verl.unknown_model]"),
         ("zzz --gpus 8xH100", "model: unknown model 'zzz'; give the path of its config.json instead"),
         ("qwen2.5-7b --gpus 8xH10", "unknown GPU 'H10'; did you mean 'H100'?"),
         ("qwen2.5-7b --gpus 8xH100 --task GRPO-Lara", "unknown task 'GRPO-Lara'; did you mean 'GRPO-LoRA'? [verl.unknown_value]"),
@@ -185,7 +185,7 @@ def test_numbers_that_are_none(plan, capsys, option):
 def test_the_former_option_for_the_model(plan, capsys):
     with pytest.raises(SystemExit):
         plan("--model Qwen/Qwen2.5-7B --gpus 8xH100")
-    assert "write the model without it: verl-resources plan Qwen/Qwen2.5-7B" in capsys.readouterr().err
+    assert "give the model without an option: verl-resources plan Qwen/Qwen2.5-7B" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["own", "own/config.json", "own/small --config own/config.json"])

@@ -243,5 +243,5 @@ def test_an_argument_that_is_not_utf_8(start, option, monkeypatch, tmp_path, cap
     assert code in {0, 1, 2}
     if option in {"--contributor", "--task", "--evidence"}:  # written to the file unchanged
         assert said.endswith(
-            "an argument is not valid UTF-8: '\\udcff'; encode it so, or set LC_ALL=C.UTF-8\n"
+            "an argument is not valid UTF-8: '\\udcff'; encode it in UTF-8, or set LC_ALL=C.UTF-8\n"
         )

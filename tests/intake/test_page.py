@@ -25,7 +25,7 @@ def test_a_row():
     }  # fmt: skip
     assert [str(problem) for problem in page.problems] == [
         "page.rst:19:1: WARNING: Model: the label 'Qwen2.5-7B-Instruct' is read as the model "
-        "Qwen/Qwen2.5-7B-Instruct; if the script loads another one, give it with --model "
+        "Qwen/Qwen2.5-7B-Instruct; if the script loads another model, use --model "
         "Qwen2.5-7B-Instruct=CHECKPOINT [verl.page_assumed]"
     ]
 

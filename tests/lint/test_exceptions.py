@@ -202,7 +202,7 @@ def test_the_summary_counts_gaps(checked, monkeypatch, capsys):
     checked.run(evidence=..., versions=..., added=date(2025, 6, 25))
     checked.run("b", evidence=..., added=date(2025, 6, 26), gpus={"count": 4, "type": "H100"})
     assert main(["check"]) == 0
-    end = "2 gaps of rows published before 2025-06-26\n"
+    end = "2 gaps in rows published before 2025-06-26\n"
     assert capsys.readouterr().out == f"data: 2 runs, 0 errors, 1 warning, {end}"
     assert main(["check", "data/runs/b.yaml"]) == 0
     assert capsys.readouterr().out == "data: 2 runs, 0 errors, 1 warning\n"

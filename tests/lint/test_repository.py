@@ -211,7 +211,7 @@ def test_git_that_gives_no_answer(repository, monkeypatch, tmp_path):
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(slow.parent))
     monkeypatch.setattr("sphinx_verl_resources.git.TIMEOUT", 0.2)
-    with pytest.raises(GitError, match="git gave no answer"):
+    with pytest.raises(GitError, match="git did not answer"):
         open_repository(str(repository.path), "verl")
 
 

@@ -181,7 +181,7 @@ def test_a_blank_behind_a_backslash_ends_the_command():
         Location("run.sh", 1, 40),
         Location("run.sh", 2, 3),
     ]
-    assert "blank after a backslash" in found.problems[0].remedy
+    assert "blank after the backslash" in found.problems[0].remedy
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_script_that_trains_twice():
     found = read_script("-m x\npython -m verl.trainer.main_ppo a.b=1\npython main_ppo.py a.b=2", "run.sh")
     assert found.values == {"a.b": 1}
     assert [(problem.place.line, problem.severity) for problem in found.problems] == [(3, Severity.WARNING)]
-    assert found.problems[0].message.endswith("only the settings of line 2 are read")
+    assert found.problems[0].message.endswith("only the one in line 2 is read")
 
 
 def test_fine_tuning_before_the_training_that_is_read():
@@ -261,7 +261,7 @@ def test_fine_tuning_before_the_training_that_is_read():
             "verl.trainer.main_ppo", "rl", Location("run.sh", 2, 1), ("python", "-m", "verl.trainer.main_ppo")
         ),
     )
-    assert found.problems[0].message.endswith("only the settings of line 2 are read")
+    assert found.problems[0].message.endswith("only the one in line 2 is read")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_script_with_a_mistake_yields_what_stands_before_it():
     (problem,) = found.problems
     assert (
         str(problem)
-        == "run.sh:3:9: ERROR: the quote that opens here is never closed; close it [verl.shell_syntax]"
+        == "run.sh:3:9: ERROR: the quote that opens here is never closed; add the closing quote [verl.shell_syntax]"
     )
 
 

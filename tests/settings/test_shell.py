@@ -221,7 +221,7 @@ SYNTAX = [
     ("a )", 2, "')' does not close anything"),
     ("[[ a == b; a", 2, "'[[' has no ']]'"),
     ("show a(b)", 6, "a bracket is not allowed here"),
-    ("cat <<EOF\na\n", 4, "the text announced here does not end with a line 'EOF'"),
+    ("cat <<EOF\na\n", 4, "the here-document that begins here does not end with a line 'EOF'"),
     ("$(( " * 30, 0, "the bracket that opens here is never closed"),
     ("${A:-" * 30, 130, "the script is nested deeper than 25 levels"),
     ("{ " * 30, 51, "the script is nested deeper than 25 levels"),

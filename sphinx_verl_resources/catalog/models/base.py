@@ -39,7 +39,7 @@ class Record(BaseModel):
 class NamedRecord(Record):
     """An entry of a registry.
 
-    ``name_fields`` lists the fields with the names to look it up by, each a string or a list of strings.
+    ``name_fields`` lists the fields that contain its names, each a string or a list of strings.
     """
 
     name_fields: ClassVar[tuple[str, ...]] = ("name",)

@@ -104,7 +104,7 @@ class Source(Record):
 
     @property
     def address(self) -> str | None:
-        """The address as given, of the issue, or of the file; None if the source has none of them.
+        """The given address, otherwise the address of the issue or file; None if the source has none.
 
         Without a commit, it is the address of the file on the default branch.
         """

@@ -13,7 +13,7 @@ from .run import Run
 class Computed(Record):
     """The estimate of a run, as pages show it. Memory is that of the GPU with the highest peak.
 
-    The peak of a run that ran is limited to its GPU's capacity.
+    For a run that ran, the peak is capped at its GPU's capacity.
     """
 
     verdict: Verdict = Field(

@@ -103,7 +103,7 @@ class ConfigKey(NamedRecord):
     note: Prose | None = optional("Remark on the key.")
     default_changes: tuple[DefaultChange, ...] = Field((), description="Defaults over time, oldest first.")
     rows_ran_with: Mapping[str, Default] = Field(
-        default_factory=dict, description="Defaults of the published rows' runs, by commit."
+        default_factory=dict, description="Defaults at the commits that the published rows ran with."
     )
     variants: tuple[Variant, ...] = Field((), description="Variants for other training backends.")
 
@@ -117,7 +117,7 @@ class ConfigKeyFile(Record):
 
 
 class AccuracyPart(Record):
-    """Similar cases of a group, by version of verl, adapters or all parameters, and kind of model."""
+    """The cases of a group with the same generation of verl, LoRA or full training, and kind of model."""
 
     today: bool = Field(description="verl v0.8.0 or later.")
     lora: bool = Field(description="Adapters are trained; false: all parameters.")
@@ -159,7 +159,7 @@ class AccuracyFile(Record):
 
 #: The codes of problems in data, without those of commands that write run files.
 _CODES = tuple(code.name for code in Code if code.origin is not Origin.INTAKE)
-#: The fewest words of a useful reason.
+#: The minimum number of words in a useful reason.
 _WORDS = 4
 
 

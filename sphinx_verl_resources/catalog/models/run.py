@@ -300,7 +300,7 @@ class Run(Record):
     def word(self) -> Word:
         """The evidence for the run in one word.
 
-        A run ran if its contributor ran it, or if its log or metrics are published.
+        The word is ``ran`` if the contributor ran it, or if its log or metrics are published.
         """
         if self.kind == "tested":
             return "ran"
@@ -311,5 +311,5 @@ class Run(Record):
 
     @property
     def was_seen_to_run(self) -> bool:
-        """True if the run ran or sources report its results; False if sources only claim it."""
+        """True if it was run or its results were reported; False if sources only claim it."""
         return self.word != "claimed"

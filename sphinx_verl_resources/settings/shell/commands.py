@@ -129,7 +129,7 @@ class _Parser(Scanner):
             text = re.compile(rf"(?:[^\n]*\n)*?{indent}{re.escape(delimiter)}(?:\n|\Z)")
             match = text.match(self.text, self.pos)
             if not match:
-                message = f"the text announced here does not end with a line {delimiter!r}"
+                message = f"the here-document that begins here does not end with a line {delimiter!r}"
                 self.fail(announced, message, "add that line, without blanks")
             self.pos = match.end() if match else len(self.text)
         self._heredocs.clear()
@@ -295,7 +295,7 @@ class _Parser(Scanner):
         return Word((known, Part(Unknown(rest, _SEVERAL), True)), word.at)
 
     def _skipped(self, bracket: int, reason: str) -> Word:
-        """Skip past the closing bracket for the one at ``bracket``."""
+        """Skip past the bracket that closes the one at ``bracket``."""
         start = self.pos
         source = self.through(bracket, bracket + 1, ")")
         return Word((Part(Unknown(source, Cause(reason)), True),), start)

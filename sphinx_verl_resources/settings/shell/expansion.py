@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from .syntax import Part
     from .variables import Piece, Text, Value
 
-#: The most characters and pieces of a value.
+#: The maximum number of characters, and of pieces, in a value.
 MAX_VALUE, MAX_PIECES = 100_000, 1_000
-#: The most characters that a script may expand to, including a cost per step.
+#: The maximum number of characters that a script may expand to, including a cost per step.
 MAX_TOTAL = 1_000_000
-#: The most characters of a calculation; real ones have a tenth of this.
+#: The maximum length of a calculation in characters; real ones have a tenth of this.
 MAX_CALCULATION = 500
 
 _Some = TypeVar("_Some")
@@ -69,7 +69,7 @@ class Expansion:
         self._left = MAX_TOTAL
 
     def spend(self, amount: int) -> None:
-        """Count work, to limit the time for a script.
+        """Subtract from the work budget, which limits the time for a script.
 
         Raises:
             TooMuchError: the script needs too much work.
@@ -337,7 +337,7 @@ def _unset(name: str) -> Cause:
 
 
 def _given_by(parameter: Parameter, piece: _Some) -> _Some:
-    """Add the variable to an unknown piece of its default value, as a way to set the value."""
+    """Record the variable as a way to set an unknown piece of its default value."""
     if isinstance(piece, Unknown) and not piece.cause.names:
         return cast("_Some", piece._replace(cause=piece.cause._replace(names=(parameter.name,))))
     return piece

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from .syntax import Body, Node, Source
     from .variables import Argument, Text, Value
 
-#: The most levels of nested commands, including function calls.
+#: The maximum nesting depth of commands, including function calls.
 MAX_DEPTH = 60
-#: The most words in an array.
+#: The maximum number of words in an array.
 MAX_WORDS = 2_000
 #: The cost of a command, besides the characters that it expands to.
 _STEP = 10
@@ -200,7 +200,7 @@ class _Follower:
                 following = self._follow(command)
             ways = [way] if status is not None and not way.ended else [Scope(self._scope), way]
             self._decide(ways, why, before)
-            before = len(self._commands)  # earlier commands keep their reason
+            before = len(self._commands)  # commands collected earlier keep their condition
             # An unknown chain fails after a failing '&&' part and succeeds after a succeeding '||' part.
             status = following if status is not None or following == (sign == "||") else None
         return status
@@ -208,7 +208,7 @@ class _Follower:
     def _choose(
         self, branches: Sequence[tuple[Callable[[], bool | None], Body]], otherwise: Body, at: int
     ) -> None:
-        """Follow each branch that may be taken; the first item of a branch returns whether it is."""
+        """Follow each branch that may be taken; its first item is a function that returns whether it is."""
         start, before = len(self._tested), len(self._commands)
         ways: list[Scope] = []
         for index, (decide, body) in enumerate(branches, 1):
@@ -230,7 +230,7 @@ class _Follower:
         self._decide(ways, self._condition(at, start), before)
 
     def _decide(self, ways: list[Scope], why: Cause, before: int) -> None:
-        """Merge several ways that ``why`` chooses between; they contain the commands from ``before`` on."""
+        """Merge alternative ways; ``why`` decides between them, and their commands begin at ``before``."""
         self._scope.join(ways, why)
         if len(ways) > 1:
             self._doubts |= dict.fromkeys((words[0].at for words in self._commands[before:]), why)
@@ -291,7 +291,7 @@ class _Follower:
             self._expansion.assign("@", Array(arguments))
             self._follow(body)
         self._functions.setdefault(name, body)
-        scope.ended = False  # it may have returned
+        scope.ended = False  # the function may have returned instead of ending the script
         for local in self._locals.pop():
             scope.own.pop(local, None)
         self._scope.join([scope], Cause(""))
@@ -331,7 +331,7 @@ class _Follower:
     def _note_probes(self, at: int, before: int) -> None:
         """Report a condition that detects the device."""
         if self._probes > before:
-            remedy = "for another device, write the other branch out"
+            remedy = "for another device, replace the condition with its other branch"
             self._notes[at] = warning(
                 self._source.place(at), Code.assumed_device, "the device is assumed to be a GPU", remedy
             )

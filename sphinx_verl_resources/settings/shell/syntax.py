@@ -60,7 +60,7 @@ class Unknown(NamedTuple):
 
     Attributes:
         source: the text as written.
-        cause: the cause why it is unknown.
+        cause: the reason why it is unknown.
         unset: whether it is a variable that the script does not set and that may therefore be empty.
     """
 
@@ -177,7 +177,7 @@ class Group(NamedTuple):
 
 
 class Apart(NamedTuple):
-    """``( … )``, or the commands of a pipeline: each body runs in its own shell and keeps its variables."""
+    """``( … )``, or the commands of a pipeline: each body runs in its own shell, with its own variables."""
 
     bodies: tuple[Body, ...]
 

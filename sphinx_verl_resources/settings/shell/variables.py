@@ -59,7 +59,7 @@ def written(text: Text) -> str:
 
 
 def cause_of(text: Text) -> Cause | None:
-    """Return the cause why the text is unknown; None if it is known."""
+    """Return the cause if a part of the text is unknown; otherwise None."""
     return next((piece.cause for piece in text if isinstance(piece, Unknown)), None)
 
 
@@ -149,7 +149,7 @@ def _joined(name: str, values: list[Value | None], why: Cause) -> Value | None:
 
 
 def _joined_words(ways: list[tuple[Argument, ...]], why: Cause) -> tuple[Argument, ...]:
-    """Merge the words of all ways; words that are not common get unknown values, each key once."""
+    """Merge the words of all ways; where ways differ, keep each key once, with an unknown value."""
     rows = enumerate(zip(*ways, strict=False))
     alike = next((at for at, words in rows if len(set(words)) > 1), min(map(len, ways)))
     tails = [words[alike:] for words in ways]

@@ -12,7 +12,7 @@ from .syntax import Arithmetic, Cause, Parameter, Part, Source, TooMuchError, Un
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The most levels of nested expansions and of nested commands; real scripts have five.
+#: The maximum nesting depth of expansions and of commands; real scripts have five.
 MAX_DEPTH = 25
 
 #: Characters without a special meaning in a word, between quotes, after ``${NAME:-`` and in ``$((``.
@@ -86,7 +86,7 @@ class Scanner:
 
         Args:
             opened: the beginning of the text to return.
-            start: the beginning of its inside.
+            start: the position after the opening bracket or quote.
             closing: the closing character; if it is missing, the text ends at the end of the script.
         """
         what = "quote" if closing == "`" else "bracket"
@@ -98,8 +98,8 @@ class Scanner:
         self.problems.append(Diagnostic(self.source.place(at), Code.shell_syntax, message, remedy))
 
     def fail_unclosed(self, start: int, what: str) -> int:
-        """Report an unclosed quote or bracket; return the end of the text, where reading continues."""
-        self.fail(start, f"the {what} that opens here is never closed", "close it")
+        """Report an unclosed quote or bracket; return the end of the text, to go on from there."""
+        self.fail(start, f"the {what} that opens here is never closed", f"add the closing {what}")
         return len(self.text)
 
     @contextmanager
@@ -116,7 +116,7 @@ class Scanner:
         self.depth -= 1
 
     def _behind(self, start: int, closing: str) -> int:
-        """Return the position after the closing bracket or quote for one before ``start``, or 0."""
+        """Return the position after the bracket or quote that closes the one before ``start``, or 0."""
         text, at, awaited = self.text, start, [closing]
         while at < len(text):
             run = _NO_BRACKETS.match(text, at)

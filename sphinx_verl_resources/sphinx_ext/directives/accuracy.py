@@ -46,7 +46,7 @@ class VerlAccuracy(VerlDirective):
 
     directive = "verl-accuracy"
     takes = OPTIONS
-    instead_of_argument = "name groups under :group:"
+    instead_of_argument = "list groups in :group:"
 
     def show(self) -> list[nodes.Node]:
         """Return the requested pieces in the given order."""

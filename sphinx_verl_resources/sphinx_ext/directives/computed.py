@@ -79,7 +79,7 @@ class AnalysisDirective(VerlDirective):
         return answers
 
     def marks(self, subject: str) -> tuple[str, ...]:
-        """Return the names of the remarks about a subject; ``remarks`` then lists these."""
+        """Return the names of the remarks about a subject; ``remarks`` then lists them."""
         from ...analysis.queries import remarks_about
 
         if NO_REMARKS in self.given or not subject:

@@ -30,8 +30,7 @@ SIZES = Option(
     "sizes",
     "Size classes to show.",
     "size classes, separated by spaces or commas",
-    "all with a model: that of the analysis or, if no tested run loads it, the one that most tested runs "
-    "load",
+    "all with a model: the analysis's or, if no tested run loads it, the one in most tested runs",
     sizes,
     (),
 )
@@ -52,7 +51,7 @@ FIT_OPTIONS = (
         "gpu",
         "GPU, by any of its names. Required.",
         "name of a GPU",
-        needed="name a GPU, as in :gpu: H100",
+        needed="set a GPU, as in :gpu: H100",
     ),
     task_option("``GRPO``, ``GRPO-LoRA``, ``PPO`` or ``DAPO``"),
     SIZES,
@@ -72,7 +71,7 @@ FIT_OPTIONS = (
 class SizesDirective(SettingsDirective):
     """A directive whose rows are size classes, for one task."""
 
-    instead_of_argument = "name the size classes under :sizes:"
+    instead_of_argument = "list the size classes in :sizes:"
 
     def with_legend(
         self, shown: nodes.Element, legend: Sequence[nodes.Node], settings: Settings

@@ -21,7 +21,7 @@ LENGTHS_OPTIONS = (
         "model",
         "Model. Required. Write verl's settings below the options.",
         "Hugging Face name",
-        needed="name a model, as in :model: Qwen/Qwen2.5-7B-Instruct",
+        needed="set a model, as in :model: Qwen/Qwen2.5-7B-Instruct",
     ),
     Option("gpus", "Number and type of GPUs. Required.", "count and name, such as ``8*H100``", read=resource),
     Option(
@@ -41,7 +41,7 @@ class VerlLengths(SettingsDirective):
 
     directive = "verl-lengths"
     takes = LENGTHS_OPTIONS
-    instead_of_argument = "name the checkpoint under :model:"
+    instead_of_argument = "set the model in :model:"
 
     def show(self) -> list[nodes.Node]:
         """Return the table and its legend."""

@@ -1,4 +1,4 @@
-"""The registries as tables, which references link, and all recorded data as downloads."""
+"""The registries as tables, which references link to, and all recorded data as downloads."""
 
 from __future__ import annotations
 

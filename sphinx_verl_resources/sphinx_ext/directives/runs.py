@@ -95,7 +95,7 @@ class VerlRuns(VerlDirective):
 
     directive = "verl-runs"
     takes = OPTIONS
-    #: By run, the id of its row.
+    #: The id of each run's row.
     _anchors: dict[str, str]
 
     def show(self) -> list[nodes.Node]:
@@ -184,7 +184,7 @@ class VerlRuns(VerlDirective):
         return [*sections]
 
     def _note_size(self, size: str, place: nodes.Element) -> None:
-        """Set the id of a size class's place, which references link."""
+        """Set the id that references to a size class link to."""
         place["ids"].append(claimed_id(size_slug(size), place, self.state.document))
         VerlDomain.of(self.env).note_object(SIZE, size, Target(place["ids"][0], size))
 
@@ -215,7 +215,7 @@ class VerlRuns(VerlDirective):
         return content
 
     def _reserved(self, runs: Iterable[Run]) -> dict[str, str]:
-        """Return by run the id of its row, which is the same for all tables of a page."""
+        """Return the id of each run's row, which is the same for all tables of a page."""
         shown = VerlDomain.of(self.env).shown.get(self.env.docname, {}).get(RUN, {})
         place, page = verl_runs(), self.state.document
         return {
@@ -224,7 +224,7 @@ class VerlRuns(VerlDirective):
         }
 
     def _index(self, runs: Iterable[Run]) -> addnodes.index:
-        """Record the rows that references link; return their entries in the general index."""
+        """Record the rows that references link to; return their entries in the general index."""
         domain = VerlDomain.of(self.env)
         index = addnodes.index(entries=[])
         for run in runs:
@@ -264,7 +264,7 @@ class VerlRuns(VerlDirective):
             yield block
 
     def _details(self, run: Run, title: str) -> verl_details:
-        """Return the details of a run: status and peak; folded, the run, the estimate and the settings."""
+        """Return the details of a run: status and peak, then a folded block with everything else."""
         from ...answer.queries import RunArguments, SettingsAnswer
         from ...estimator.queries import Capacity, RunEstimate
         from ...estimator.recorded import credible
@@ -287,7 +287,7 @@ class VerlRuns(VerlDirective):
         if shown := estimate and credible(estimate):
             drawn = phase_chart(shown, run_title(run), run.measured)
             content.append(self.chart(drawn, run.id))
-            # Without a caption, it does not count in the numbering of the page's tables.
+            # Without a caption, it is not numbered with the page's tables.
             rows = phase_rows(shown)
             content.append(self.table(rows, with_options=False, table_class=MEMORY_CLASS))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
@@ -298,7 +298,7 @@ class VerlRuns(VerlDirective):
         return self.table(inside, with_options="caption" in self.given)
 
     def _empty(self, sizes: str, *, filtered: bool) -> nodes.paragraph:
-        """Return a sentence that says that there is no run, and how to add one."""
+        """Return a sentence about missing runs, with a link to add one."""
         paragraph = nodes.paragraph(classes=["verl-empty"])
         if filtered:
             text = _("No recorded run for {sizes} matches.") if sizes else _("No recorded run matches.")

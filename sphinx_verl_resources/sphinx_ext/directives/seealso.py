@@ -16,7 +16,7 @@ class verl_seealso(nodes.General, nodes.Element):  # noqa: N801 - docutils names
     """A placeholder for links, which are made after all pages are read.
 
     Attributes:
-        entries: for each entry its text, which may be empty, and the page and the label that it can mean.
+        entries: for each entry its text, which may be empty, and the page and the label that it may refer to.
         refdoc: the page with the list.
     """
 

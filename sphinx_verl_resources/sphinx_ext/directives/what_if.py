@@ -77,7 +77,7 @@ class VerlWhatIf(SettingsDirective):
 
     directive = "verl-what-if"
     takes = WHAT_IF_OPTIONS
-    instead_of_argument = "name the models under :models:"
+    instead_of_argument = "list the models in :models:"
 
     def show(self) -> list[nodes.Node]:
         """Return the form with its first answer, and remember the files with all answers."""
@@ -147,7 +147,7 @@ class VerlWhatIf(SettingsDirective):
         size = len(models) * axes.size
         if size > MOST_CELLS:
             message = f"the form has {size:,} combinations; the maximum is {MOST_CELLS:,}"
-            self.refuse(message, "name fewer under :models:, :gpus:, :counts: or :responses:")
+            self.refuse(message, "list fewer in :models:, :gpus:, :counts: or :responses:")
         return models, axes
 
     def _check_settings(self, settings: Settings) -> None:
