@@ -35,7 +35,8 @@ def reference(project, root, monkeypatch):
     def build(text: str):
         # The options refer to other pages of the documentation.
         labels = "".join(
-            f".. _{name}:\n\n{name}\n----------------\n\nText.\n\n" for name in ("fields", "verl-estimator")
+            f".. _{name}:\n\n{name}\n----------------\n\nText.\n\n"
+            for name in ("fields", "verl-estimator", "add-a-model")
         )
         built = project.page(f"{text}\n\n{labels}").build()
         assert built.warnings == []

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parent.parent / "examples" / "messages.txt"
 
 
+#: Sections that explain a remedy.
+MORE = {Code.unknown_model: "add-a-model"}
+
+
 class Codes(Generated):
     """``.. docs-codes::``: every code with its meaning, remedy, an example and an anchor."""
 
@@ -35,7 +39,8 @@ class Codes(Generated):
         for code in sorted(Code, key=lambda code: code.id):
             yield f"   * - .. _{code.id}:\n\n       ``{code.id}``"
             where = "" if code.origin is Origin.BUILD else " From the command line only."
-            yield f"     - {code.meaning}{where} {code.remedy}"
+            more = f" See :ref:`{MORE[code]}`." if code in MORE else ""
+            yield f"     - {code.meaning}{where} {code.remedy}{more}"
             example = examples.get(code.id) or expected(EXAMPLES.parent.parent / "rules" / code.name)
             yield f"\n       .. code-block:: text\n\n          {example}\n"
 
