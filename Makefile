@@ -3,38 +3,61 @@
 
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+COMMA := ,
 SPHINXOPTS ?=
 PYTEST_OPTS ?= -n auto --dist worksteal
 MATRIX_OPTS ?=
+HYPOTHESIS ?= many
 
 # The first interpreter that is new enough; `make PYTHON=python3.12 …` overrules.
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.10 python,\
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test test-all screenshots measure matrix benchmark accuracy oracle schema transcript messages dist lint format clean
+.PHONY: help html check test test-all screenshots measure matrix weekly upgrade benchmark accuracy oracle schema transcript messages dist lint format clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-$(BIN)/.ready: pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed; name it with: make PYTHON=/path/to/python3"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs,test]'
-	@touch $@
+# requirements/*.txt say exactly what is installed on each Python that pyproject.toml lists; another Python gets what its
+# ranges allow. $(1) is such a file, $(2) the same as ranges, $(3) how long it takes.
+define install
+@if $(BIN)/python -c 'import sys; sys.exit(":: %d.%d\"" % sys.version_info[:2] not in open("pyproject.toml").read())'; then \
+	echo "Installing $(1) into $(VENV): about $(3)"; \
+	$(PIP) --require-hashes --requirement $(1) && $(PIP) --no-deps --no-build-isolation --editable .; \
+else \
+	echo "$$($(BIN)/python --version) is not tested. Installing the newest packages that pyproject.toml allows into $(VENV): about $(3)"; \
+	$(PIP) --editable '$(2)'; \
+fi
+@touch $@
+endef
+
+# A new list of packages begins with an empty environment.
+$(VENV)/pyvenv.cfg: requirements/package.txt requirements/development.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	echo "Python 3.10 or newer is needed$(if $(PYTHON), and $(PYTHON) is not). Name one with: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+
+$(BIN)/.package: $(VENV)/pyvenv.cfg pyproject.toml
+	$(call install,requirements/package.txt,.,15 s)
+
+$(BIN)/.ready: $(BIN)/.package
+	$(call install,requirements/development.txt,.[docs$(COMMA)completion$(COMMA)test],40 s)
 
 html: $(BIN)/.ready  ## build the documentation into docs/_build/html
+	@echo "Building the pages. The first time, the form on the page hardware takes a minute of reading without a new line."
 	$(BIN)/python -m sphinx -j auto -b html $(SPHINXOPTS) docs docs/_build/html
 	@echo "The pages are in docs/_build/html; see hardware.html and memory.html"
 
-check: $(BIN)/.ready  ## check the recorded runs and registries
+check: $(BIN)/.package  ## check the recorded runs and registries
 	@$(BIN)/verl-resources check data
 
 test: $(BIN)/.ready  ## run the tests that a change needs, ruff and mypy included: minutes
 	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not slow and not matrix'
 
 test-all: $(BIN)/.ready  ## run these and the others: browsers, parallel builds, adoption, many examples
-	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix' --hypothesis-profile=many
+	$(BIN)/python -m pytest $(PYTEST_OPTS) -m 'not matrix' --hypothesis-profile=$(HYPOTHESIS)
 
 screenshots: $(BIN)/.ready  ## pictures of the pages in every theme and width, to be looked at
 	@rm -rf docs/_build/screenshots
@@ -47,6 +70,13 @@ matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an
 	@mkdir -p .nox && rm -f .nox/report.json
 	@$(BIN)/nox --report .nox/report.json $(MATRIX_OPTS); status=$$?; \
 	$(BIN)/python tests/matrix/table.py .nox/report.json; exit $$status
+
+weekly: $(BIN)/.ready  ## the newest packages, and the oldest with their newest dependencies; if it is red: which one
+	@$(BIN)/nox --session weekly
+
+upgrade: $(BIN)/.ready  ## renew requirements/*.txt
+	@$(BIN)/nox --session upgrade
+	@git diff --stat requirements
 
 # Other ways to the same tables have an environment of their own; BENCHMARK_OPTS=--quick leaves out 10,000 runs.
 BENCHMARK_OPTS ?=

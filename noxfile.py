@@ -2,17 +2,19 @@
 
 ``nox -l`` lists the sessions, ``nox -s 'suite(3.10-oldest)'`` runs one. ``-r`` keeps the environments of the
 last time and ``-R`` does not look for other packages either; the wheel is a new one in any case. Sessions
-tagged ``ends`` are those of ``.ci/run``.
+tagged ``ends`` are those of ``.ci/run``. Their packages are those of ``requirements/*.txt``, which
+``make upgrade`` renews.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import nox
-from packaging.requirements import Requirement
+from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
 
@@ -20,43 +22,33 @@ ROOT = Path(__file__).parent
 nox.options.error_on_missing_interpreters = True
 nox.options.download_python = "never"
 nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["build", "suite", "documentation", "wheel", "pdf"]
 
 # nox sees only the versions of pyenv that are switched on; the others stand in its directory.
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, sorted(PYENV.glob("versions/3.*/bin")))])
 
-#: The oldest of everything that pyproject.toml allows.
-OLDEST = [
-    "sphinx==7.4.7",
-    "docutils==0.20.1",
-    "myst-parser==4.0.1",
-    "pydantic==2.11.2",
-    "PyYAML==6.0",
-    "tabulate==0.9",
-]
-NEWEST = ["sphinx==9.2.0", "docutils==0.22.4", "myst-parser==5.2.0"]
-#: Of each stack: its Python, what is pinned, and which packages of the extras are left out.
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+#: Of each stack: its Python, the file with its packages, changes to them, and modules that are left out.
+OLDEST = nox.param("3.10", "oldest", [], [], id="3.10-oldest", tags=["ends"])
+NEWEST = nox.param("3.13", "development", [], [], id="3.13", tags=["ends"])
 STACKS = [
-    nox.param("3.10", OLDEST, [], id="3.10-oldest", tags=["ends"]),
-    nox.param("3.10", ["sphinx==8.1.3", "docutils==0.21.2", "myst-parser==4.0.1"], [], id="3.10-sphinx-8.1"),
-    nox.param("3.11", ["sphinx==9.0.4", "docutils==0.22.4", "myst-parser==5.2.0"], [], id="3.11-sphinx-9.0"),
-    nox.param("3.12", ["sphinx==9.1.1", "docutils==0.22.4", "myst-parser==5.2.0"], [], id="3.12-sphinx-9.1"),
-    nox.param("3.13", NEWEST, [], id="3.13-newest", tags=["ends"]),
+    OLDEST,
+    *(nox.param(python, "development", [], [], id=python) for python in PYTHONS[:-1]),
+    NEWEST,
     # The theme of Read the Docs does not take this docutils yet.
-    nox.param("3.13", ["sphinx==9.2.0", "docutils==0.23"], ["sphinx-rtd-theme"], id="3.13-docutils-0.23"),
+    nox.param("3.13", "development", ["docutils==0.23"], ["sphinx_rtd_theme"], id="3.13-docutils-0.23"),
 ]
-#: Whose LaTeX is compiled, of which `.ci/run` takes the newest.
-COMPILED = [
-    nox.param("3.10", OLDEST, [], id="3.10-oldest"),
-    nox.param("3.13", NEWEST, [], id="3.13-newest", tags=["ends"]),
-]
-WITHOUT_MYST = nox.param("3.13", NEWEST[:2], ["myst-parser"], id="3.13-without-myst")
+WITHOUT_MYST = nox.param("3.13", "development", [], ["myst_parser"], id="3.13-without-myst")
 
-THEMES = ("sphinx-rtd-theme", "furo", "pydata-sphinx-theme", "alabaster")
-#: What only `make test` needs: what a browser does with a page does not depend on these versions.
-ONCE = {"playwright"}
-#: Colours of code, which conf.py names.
-STYLES = "accessible-pygments"
+#: How uv chooses the packages of each file in requirements/.
+RESOLUTIONS = {
+    "development": ("--all-extras",),
+    "package": ("--constraint", "requirements/development.txt"),
+    "oldest": ("--all-extras", "--resolution", "lowest-direct"),
+}
+
+THEMES = ("sphinx_rtd_theme", "furo", "pydata_sphinx_theme", "alabaster")
 #: The builders beside html that share what Sphinx has read, which takes ten times as long as to write it.
 BUILDERS = ("text", "latex", "man", "texinfo", "xml", "epub")
 #: The one that does not.
@@ -68,20 +60,12 @@ OTHERS = [
     "ignore::PendingDeprecationWarning:myst_parser.mocking",
 ]
 STRICT = {"PYTHONWARNINGS": ",".join(["error", *OTHERS])}
-QUIET = ("-q", "-n", "auto", "--dist", "worksteal", "-p", "no:cacheprovider")
+QUIET = ("-q", "-n", "auto", "--dist", "worksteal")
 
 
-def module(name: str) -> str:
-    """What a package of the extras is imported as."""
-    return name.replace("-", "_")
-
-
-def extras(without: list[str]) -> list[str]:
-    """The requirements of the documentation, of what is optional and of the tests, save some."""
-    listed = nox.project.load_toml("pyproject.toml")["project"]["optional-dependencies"]
-    left_out = {"sphinx-verl-resources", *ONCE, *without}
-    texts = [text for name in ("docs", "completion", "test") for text in listed[name]]
-    return [text for text in texts if Requirement(text).name not in left_out]
+def requirements(name: str) -> Path:
+    """The file with the packages of an environment."""
+    return ROOT / "requirements" / f"{name}.txt"
 
 
 def distributions(session: nox.Session) -> Path:
@@ -89,61 +73,70 @@ def distributions(session: nox.Session) -> Path:
     return session.cache_dir / "dist"
 
 
-def install(session: nox.Session, *requirements: str) -> None:
-    """Install the wheel that was built last, and what is asked for beside it."""
+def install(session: nox.Session, packages: Path, changes: list[str], without: list[str]) -> None:
+    """Install the wheel that was built last between the packages of a file."""
+    session.install("--require-hashes", "--requirement", str(packages))
+    if changes:
+        session.install("--no-deps", *changes)
+    if without:
+        session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", *without)
     (wheel,) = distributions(session).glob("*.whl")
-    session.install(str(wheel), *requirements)
     # pip keeps a wheel of the same version, which an environment that is used again has.
-    session.run("python", "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", str(wheel))
+    session.install("--no-deps", "--force-reinstall", str(wheel))
 
 
 @nox.session(tags=["ends"])
 def build(session: nox.Session) -> None:
     """Build and check the distributions that the other sessions install; nobody publishes these."""
-    session.install("build", "readme-renderer[md]")
+    session.install("--require-hashes", "--requirement", str(requirements("development")))
     tool = str(ROOT / "tools/distribution.py")
     session.run("python", tool, "https://github.com/OWNER/NAME", str(distributions(session)), silent=True)
 
 
 @nox.session(requires=["build"])
-@nox.parametrize("python, pins, without", [*STACKS, WITHOUT_MYST])
-def suite(session: nox.Session, pins: list[str], without: list[str]) -> None:
+@nox.parametrize("python, packages, changes, without", [*STACKS, WITHOUT_MYST])
+def suite(session: nox.Session, packages: str, changes: list[str], without: list[str]) -> None:
     """Run every test but those in a browser on the wheel, or those that ``-- -m …`` selects."""
-    install(session, *extras(without), *pins)
+    install(session, requirements(packages), changes, without)
+    test(session, "-m", "not matrix and not browser", *(f"--without={name}" for name in without))
+
+
+def test(session: nox.Session, *options: str) -> None:
+    """Run tests on the wheel."""
     # Neither this program nor the directory that it runs in puts the checkout before the wheel.
-    session.chdir(session.create_tmp())
-    absent = [f"--without={module(name)}" for name in without]
-    selected = ("-m", "not matrix and not browser")
-    session.run("pytest", *QUIET, *selected, *absent, str(ROOT / "tests"), *session.posargs, env=STRICT)
+    folder = Path(session.create_tmp()).resolve()
+    command = ("pytest", *QUIET, "-o", f"cache_dir={folder / 'cache'}", *options, str(ROOT / "tests"))
+    with session.chdir(folder):
+        session.run(*command, *session.posargs, env=STRICT)
 
 
 @nox.session(requires=["build"])
-@nox.parametrize("python, pins, without", STACKS)
-def documentation(session: nox.Session, pins: list[str], without: list[str]) -> None:
+@nox.parametrize("python, packages, changes, without", STACKS)
+def documentation(session: nox.Session, packages: str, changes: list[str], without: list[str]) -> None:
     """This documentation in every theme and builder, references checked."""
     themes = [name for name in THEMES if name not in without]
-    install(session, "myst-parser", STYLES, *themes, *pins)
+    install(session, requirements(packages), changes, without)
     folder = Path(session.create_tmp()).resolve()
     shutil.rmtree(folder)
     folder.mkdir()
     builds = [("html", theme) for theme in themes] + [(builder, themes[0]) for builder in BUILDERS]
-    if pins is NEWEST:
+    if session.python == PYTHONS[-1]:
         builds.append((READS_ALONE, themes[0]))
     for builder, theme in builds:
         doctrees = folder / (READS_ALONE if builder == READS_ALONE else "doctrees")
         options = ("-j", "auto", "-n", "-W", "--keep-going", "-q", "-b", builder, "-d", str(doctrees))
         out = str(folder / f"{builder}-{theme}")
-        session.run("sphinx-build", *options, "-D", f"html_theme={module(theme)}", "docs", out, env=STRICT)
+        session.run("sphinx-build", *options, "-D", f"html_theme={theme}", "docs", out, env=STRICT)
 
 
 @nox.session(requires=["build"], python=["3.10", "3.13"], tags=["ends"])
 def wheel(session: nox.Session) -> None:
     """The wheel, then the sdist, with nothing beside them build a page, and their command works."""
-    install(session)
+    install(session, requirements("package"), [], [])
     works_alone(session)
     (sdist,) = distributions(session).glob("*.tar.gz")
     session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "sphinx-verl-resources")
-    session.install(str(sdist))
+    session.install("--no-deps", "--no-build-isolation", str(sdist))
     works_alone(session)
 
 
@@ -165,12 +158,92 @@ def works_alone(session: nox.Session) -> None:
 
 
 @nox.session(requires=["build"])
-@nox.parametrize("python, pins, without", COMPILED)
-def pdf(session: nox.Session, pins: list[str], without: list[str]) -> None:
+@nox.parametrize("python, packages, changes, without", [OLDEST, NEWEST])
+def pdf(session: nox.Session, packages: str, changes: list[str], without: list[str]) -> None:
     """What LaTeX makes of the pages; skipped, with the reason, where there is no TeX."""
     for program in ("latexmk", "pdftotext", "pdfinfo"):
         if not shutil.which(program):
             session.skip(f"{program} is not installed")
-    install(session, *extras(without), *pins)
-    session.chdir(session.create_tmp())
-    session.run("pytest", *QUIET, "-m", "matrix", str(ROOT / "tests/matrix"), env=STRICT)
+    install(session, requirements(packages), changes, without)
+    test(session, "-m", "matrix")
+
+
+def resolve(session: nox.Session, packages: str, target: Path, *upgrades: str) -> None:
+    """Write the exact packages for every supported Python, as pyproject.toml allows them.
+
+    Args:
+        session: a session with uv.
+        packages: the name of the file below requirements/.
+        target: the file to write; what it has stays, but for ``upgrades``.
+        upgrades: ``--upgrade``, or ``--upgrade-package`` and a name.
+    """
+    build_system = nox.project.load_toml("pyproject.toml")["build-system"]
+    backend = Path(session.create_tmp()) / "backend.txt"
+    backend.write_text("\n".join(build_system["requires"]), "utf-8")
+    session.run(
+        "uv", "pip", "compile", "--quiet", "--universal", "--python-version", PYTHONS[0], "--generate-hashes",
+        "--no-annotate", "--custom-compile-command", "make upgrade", *RESOLUTIONS[packages], *upgrades,
+        "--output-file", str(target), "pyproject.toml", str(backend), silent=True,
+    )  # fmt: skip
+
+
+@nox.session
+def upgrade(session: nox.Session) -> None:
+    """Renew requirements/*.txt: ``make upgrade``."""
+    session.install("uv")
+    for packages in RESOLUTIONS:
+        resolve(session, packages, requirements(packages), "--upgrade")
+
+
+def pins(file: Path) -> dict[str, str]:
+    """The version of each package in a file; several if it depends on the Python."""
+    found: dict[str, list[str]] = {}
+    for name, version in re.findall(r"(?m)^([\w.-]+)==(\S+)", file.read_text("utf-8")):
+        found.setdefault(name, []).append(version)
+    return {name: "/".join(versions) for name, versions in found.items()}
+
+
+def changed(old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
+    """The packages with another version, and how it changed."""
+    return {
+        name: f"{name} {old.get(name, 'none')} -> {version}"
+        for name, version in new.items()
+        if old.get(name) != version
+    }
+
+
+def passes(session: nox.Session, *options: str) -> bool:
+    """Return whether tests pass."""
+    try:
+        test(session, *options)
+    except CommandFailed:
+        return False
+    return True
+
+
+@nox.session(requires=["build"])
+@nox.parametrize("python, packages", [("3.10", "oldest"), ("3.10", "development"), ("3.13", "development")])
+def weekly(session: nox.Session, packages: str) -> None:
+    """Run the tests with what ``make upgrade`` would install; if some fail, say which package does it.
+
+    Each package with another version is then tried alone, with the tests that failed.
+    """
+    known, new, one = requirements(packages), session.cache_dir / "new.txt", session.cache_dir / "one.txt"
+    session.install("uv")
+    shutil.copy(known, new)
+    resolve(session, packages, new, "--upgrade")
+    install(session, new, [], [])
+    if passes(session, "-m", "not matrix and not browser"):
+        return
+    # pytest forgets a failure once the test passes.
+    memory = Path(session.create_tmp()) / "cache/v/cache/lastfailed"
+    failed = memory.read_text("utf-8")
+    old, guilty = pins(known), []
+    for name in changed(old, pins(new)):
+        shutil.copy(known, one)
+        resolve(session, packages, one, "--upgrade-package", name)
+        install(session, one, [], [])
+        memory.write_text(failed, "utf-8")
+        if not passes(session, "--last-failed"):
+            guilty.append(", ".join(changed(old, pins(one)).values()))
+    session.error("\n".join(["Tests fail with", *guilty]) if guilty else "No package alone makes tests fail.")

@@ -41,7 +41,7 @@ class Code(Enum):
     yaml_syntax = ("A file is not valid YAML.", "Fix the syntax at the place in the message.")
     yaml_feature = (
         "A file uses a YAML feature that data files do not support: anchors, aliases, merge keys, tags, "
-        "several documents, or very deep nesting.",
+        "or several documents.",
         "Write the value out at each place.",
     )
     duplicate_key = ("The same key is given twice.", "Keep one of the two.")

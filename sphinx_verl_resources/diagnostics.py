@@ -188,12 +188,17 @@ def printable(name: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Escape the invisible characters of a text."""
+    r"""Escape the invisible characters of a text.
+
+    >>> print(visible("H100\u200b"), visible("H100\U000e0100"))
+    H100\u200b H100\U000e0100
+    """
     return FORBIDDEN.sub(_escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return repr(match[0])[1:-1]
+    # Not `repr`, which prints variation selectors, such as U+E0100, as they are.
+    return match[0].encode("unicode_escape").decode()
 
 
 def counted(number: int, word: str) -> str:

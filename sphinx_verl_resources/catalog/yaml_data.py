@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import yaml
 
 from ..diagnostics import FORBIDDEN, MAX_PROBLEMS, Code, Diagnostic, Location, Severity, visible
-from .yaml_syntax import position, syntax_problem
+from .yaml_syntax import TOO_DEEP, position, syntax_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,9 +30,6 @@ LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 #: The maximum file size in bytes. The largest real file, the registry of models, has less than a tenth.
 MAX_BYTES = 1 << 20
-#: The maximum nesting depth; real files have five. Keeps recursive code from overflowing the stack.
-MAX_DEPTH = 20
-
 #: The maximum number of entries in a list or mapping; the largest real list has a few hundred.
 MAX_ITEMS = 5_000
 
@@ -167,6 +164,8 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         last = refused.problem
     except yaml.MarkedYAMLError as error:
         last = syntax_problem(error, text, shown)
+    except RecursionError:  # older versions of libyaml, and the parser in Python, do not limit nesting
+        last = Diagnostic(Location(shown, 1, 1), Code.yaml_syntax, *TOO_DEEP)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's scanner, for escapes such as "\U00110000".
         hint = "put text with a backslash in single quotes"
@@ -195,7 +194,7 @@ class _RefusedError(Exception):
 
 
 class _Reader:
-    """A reader of the YAML events of a text, up to ``MAX_DEPTH`` levels."""
+    """A reader of the YAML events of a text."""
 
     def __init__(self, text: str, shown: str) -> None:
         self.shown = shown
@@ -210,24 +209,22 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 if values:
                     self._refuse(event, "a second document in the file")
-                values.append(self._value(self._next(), 0))
+                values.append(self._value(self._next()))
         return values[0] if values else None
 
-    def _value(self, event: Any, depth: int) -> Any:
-        """Return the value that begins with an event, at nesting level ``depth``."""
+    def _value(self, event: Any) -> Any:
+        """Return the value that begins with an event."""
         if isinstance(event, yaml.ScalarEvent):
             if event.anchor or event.tag:
                 self._refuse_decoration(event)
             return plain_value(event.value) if event.implicit[0] else self._quoted(event)
         self._refuse_decoration(event)
-        if depth == MAX_DEPTH:
-            self._refuse(event, f"nesting of more than {MAX_DEPTH} levels")
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
             while not isinstance(event := self._next(), yaml.SequenceEndEvent):
                 if len(items) > MAX_ITEMS:
                     self._refuse_more(event)
-                items.append(self._value(event, depth + 1))
+                items.append(self._value(event))
             return tuple(items)
         found: dict[str, Any] = {}
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
@@ -238,7 +235,7 @@ class _Reader:
                 message = f"duplicate key {key!r}"
                 problem = self._problem(event, Code.duplicate_key, message, "keep one of the two")
                 self.problems.append(problem)
-            found[key] = self._value(self._next(), depth + 1)
+            found[key] = self._value(self._next())
         return found
 
     def _key(self, event: Any) -> str:

@@ -22,6 +22,7 @@ _BEFORE = re.compile(r" *(?:- +)*[\w./+'\"-]*")
 #: A key with its value directly after the colon.
 _NO_SPACE = re.compile(r" *(?:- )*[A-Za-z_][\w.]*:(?=[^\s:/])")
 _NO_SPACE_AFTER = ("a colon without a space after it", "put a space after it")
+TOO_DEEP = ("too many nested lists or mappings", "nest fewer")
 
 
 class _Line(NamedTuple):
@@ -140,6 +141,8 @@ def syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagno
         noticed = len(lines), len(lines[-1]) + 1
     began = position(error.context_mark or error.problem_mark)
     problem, context = error.problem or "", error.context or ""
+    if "nesting depth" in problem:
+        return explain(noticed, *TOO_DEEP)
     found = lines[noticed[0] - 1][noticed[1] - 1 : noticed[1]]
     if _BEFORE.fullmatch(lines[noticed[0] - 1][: noticed[1] - 1]) and found != "\t":
         wrong = _misplaced(lines, noticed[0])

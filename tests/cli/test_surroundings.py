@@ -90,6 +90,8 @@ SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwe
 INTERRUPTS = """\
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs inherit that it is ignored
+
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == os.environ["INTERRUPTED_AT"]:
