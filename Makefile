@@ -9,6 +9,7 @@ SPHINXOPTS ?=
 PYTEST_OPTS ?= -n auto --dist worksteal
 MATRIX_OPTS ?=
 HYPOTHESIS ?= many
+WEEKLY ?= -s weekly
 
 # The first interpreter that is new enough; `make PYTHON=python3.12 …` overrules.
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.10 python,\
@@ -71,8 +72,8 @@ matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an
 	@$(BIN)/nox --report .nox/report.json $(MATRIX_OPTS); status=$$?; \
 	$(BIN)/python tests/matrix/table.py .nox/report.json; exit $$status
 
-weekly: $(BIN)/.ready  ## the newest packages, and the oldest with their newest dependencies; if it is red: which one
-	@$(BIN)/nox --session weekly
+weekly: $(BIN)/.ready  ## the newest packages, and the oldest with their newest dependencies; says which one fails
+	@$(BIN)/nox $(WEEKLY)
 
 upgrade: $(BIN)/.ready  ## renew requirements/*.txt
 	@$(BIN)/nox --session upgrade

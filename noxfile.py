@@ -31,7 +31,7 @@ os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, sorted(PYENV
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 #: Of each stack: its Python, the file with its packages, changes to them, and modules that are left out.
 OLDEST = nox.param("3.10", "oldest", [], [], id="3.10-oldest", tags=["ends"])
-NEWEST = nox.param("3.13", "development", [], [], id="3.13", tags=["ends"])
+NEWEST = nox.param("3.13", "development", [], [], id="3.13-newest", tags=["ends"])
 STACKS = [
     OLDEST,
     *(nox.param(python, "development", [], [], id=python) for python in PYTHONS[:-1]),
@@ -222,7 +222,13 @@ def passes(session: nox.Session, *options: str) -> bool:
 
 
 @nox.session(requires=["build"])
-@nox.parametrize("python, packages", [("3.10", "oldest"), ("3.10", "development"), ("3.13", "development")])
+@nox.parametrize(
+    "python, packages",
+    [
+        nox.param(python, packages, id=f"{python}-{packages}")
+        for python, packages in (("3.10", "oldest"), ("3.10", "development"), ("3.13", "development"))
+    ],
+)
 def weekly(session: nox.Session, packages: str) -> None:
     """Run the tests with what ``make upgrade`` would install; if some fail, say which package does it.
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import sys
 import tarfile
-from types import ModuleType, SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
@@ -31,11 +29,8 @@ def tool(root):
 
 
 @pytest.fixture
-def hook(root, monkeypatch):
-    """Return the hook in a copy of the project; hatchling is installed only during a build."""
-    interface = ModuleType("hatchling.metadata.plugin.interface")
-    interface.MetadataHookInterface = SimpleNamespace
-    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+def hook(root):
+    """Return the module of the hook."""
     return module_at(root / "tools/repository_metadata.py")
 
 
@@ -46,7 +41,7 @@ def metadata(hook, tmp_path):
     def of(text):
         (tmp_path / "README.md").write_text(text, "utf-8")
         found = {"version": "0.1.0"}
-        hook.RepositoryMetadata(root=str(tmp_path)).update(found)
+        hook.RepositoryMetadata(str(tmp_path), {}).update(found)
         return found
 
     return of

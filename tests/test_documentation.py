@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
+import textwrap
 from importlib import import_module
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.analysis.original import analysis_problems
 from sphinx_verl_resources.catalog.names import FSDP
+from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.accuracy import error_with
 from sphinx_verl_resources.estimator.backtest import boundaries, score
@@ -28,7 +31,6 @@ def test_nothing_is_said_while_it_is_built(documentation, builder):
 @pytest.mark.parametrize(
     ("guide", "name", "mistake"),
     [
-        ("README.md", "qwen3-8b-grpo-4xh800", ("", "")),  # copied, and the id is not changed yet
         ("docs/contributing-a-run.rst", "qwen2-5-7b-grpo-2xh100", ("model:", "modle:")),
         ("docs/messages.rst", "qwen2-5-7b-grpo-2xh100", ("H100", "H1000")),
     ],
@@ -44,7 +46,26 @@ def test_messages(root, data, guide, name, mistake):
 def readme(root):
     """Return a function that returns the examples of the README in a language."""
     text = (root / "README.md").read_text("utf-8")
-    return lambda language: re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return lambda language: re.findall(rf"^ *```{language}\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_readme_shows_what_its_commands_print(readme, root, tmp_path, monkeypatch, capsys):
+    """Each command works in a clone as it is pasted, and prints the lines below it; "…" are omitted ones."""
+    shutil.copytree(root / "data", tmp_path / "data")
+    shutil.copytree(root / "docs/examples", tmp_path / "docs/examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    blocks = "\n".join(textwrap.dedent(block) for block in readme("console"))
+    shown = dict(re.findall(r"^\$ verl-resources (.+)\n((?:(?!\$).*\n)*)", blocks, re.MULTILINE))
+    assert [words.split()[0] for words in shown] == ["plan", "estimate", "diagnose", "new"]
+    for words, lines in shown.items():
+        assert main(shlex.split(words)) in {0, 1}
+        pattern = ".*?".join(re.escape(" ".join(part.split())) for part in lines.split("…"))
+        printed = " ".join(capsys.readouterr().out.split())
+        assert re.match(pattern.replace(r"\ .*?", ".*?"), printed), words
+    assert main(["check", "data"]) == 1
+    (message,) = readme("text")
+    assert message.strip() in capsys.readouterr().err
 
 
 def configuration(text):

@@ -56,7 +56,7 @@ def build(folder: Path, address: str) -> None:
     """Build both into a folder, which is emptied first."""
     for old in folder.glob("*"):
         old.unlink()
-    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     environment = {**os.environ, "VERL_RESOURCES_REPOSITORY": address}
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
 

@@ -219,13 +219,18 @@ class _Reader:
                 self._refuse_decoration(event)
             return plain_value(event.value) if event.implicit[0] else self._quoted(event)
         self._refuse_decoration(event)
-        if isinstance(event, yaml.SequenceStartEvent):
-            items: list[Any] = []
-            while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-                if len(items) > MAX_ITEMS:
-                    self._refuse_more(event)
-                items.append(self._value(event))
-            return tuple(items)
+        return self._list() if isinstance(event, yaml.SequenceStartEvent) else self._mapping()
+
+    # A level takes two calls. Later code takes one, so it does not reach Python's limit of recursion first.
+    def _list(self) -> tuple[Any, ...]:
+        items: list[Any] = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            if len(items) > MAX_ITEMS:
+                self._refuse_more(event)
+            items.append(self._value(event))
+        return tuple(items)
+
+    def _mapping(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
             key = self._key(event)

@@ -161,7 +161,7 @@ COMMANDS = {
     "page_syntax": (IMPORT, {"page.rst": f"{PAGE}\n.. |x|\n"}, "page.rst:"),
     "page_mended": (IMPORT, {"page.rst": PAGE.replace("~~~", "~")}, "page.rst:5:1: WARNING: "),
     "page_assumed": (IMPORT, {"page.rst": PAGE}, "page.rst:10:1: WARNING: Model: "),
-    "page_row": (IMPORT, {"page.rst": PAGE.replace("7B\n", "Other\n")}, "page.rst:"),
+    "page_row": (IMPORT, {"page.rst": "Title\n=====\n"}, "page.rst:1:1: ERROR: the page contains no runs"),
     "page_cell": (IMPORT, {"page.rst": PAGE.replace("64  ", "many")}, "page.rst:10:1: ERROR: MaxBatch: "),
     "page_link": (IMPORT, {"page.rst": PAGE.replace("                   Jane", " `x <ftp://x>`__   Jane")}, "page.rst:10:1: "),
     "page_differs": ((*IMPORT[:-1], "--check", "--output", "data"), {"page.rst": PAGE, "data/runs/a.yaml": ""}, "page.rst:10:1: ERROR: "),

@@ -199,12 +199,3 @@ def test_a_model_by_its_config_json(planned, tmp_path, words):
     name = str(tmp_path / "own") if words == "own/config.json" else words.split()[0]
     assert (found["model"], found["peak_gib"]) == (name, recorded["peak_gib"])
     assert f"actor_rollout_ref.model.path={name} " in found["command"]
-
-
-def test_what_the_readme_shows(plan, root, monkeypatch):
-    """Except for the omitted lines, the README shows the printed answer."""
-    monkeypatch.setenv("COLUMNS", "100")
-    text = (root / "README.md").read_text("utf-8")
-    ((line, shown),) = re.findall(r"\$ verl-resources plan ([^\n]+)\n(.*?)\n```", text, re.DOTALL)
-    pattern = ".*?".join(re.escape(" ".join(part.split())) for part in shown.split("…"))
-    assert re.match(pattern.replace(r"\ .*?", ".*?"), " ".join(plan(line)[1].split()))

@@ -266,7 +266,9 @@ def test_a_tag_is_not_taken_for_a_branch_of_its_name(repository, verl_git):
     assert open_repository(str(repository.path), "verl").commit("v0.4.0") == tagged
 
 
-@pytest.mark.parametrize("ref", ["@", "HEAD@{0}", "HEAD^{/Every}", "a" * 200_000, "1." * 100_000])
+@pytest.mark.parametrize(
+    "ref", ["@", "HEAD@{0}", "HEAD^{/Every}", "a" * 200_000, "1." * 100_000], ids=lambda ref: ref[:20]
+)
 def test_a_strange_ref_has_its_place_and_stops_no_other_repair(
     checked, repository, ref, monkeypatch, capsys, make_good_run_text
 ):
