@@ -6,8 +6,11 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from itertools import chain
 
 import pytest
+from nox.project import load_toml
+from packaging.requirements import Requirement
 
 import sphinx_verl_resources
 
@@ -56,6 +59,25 @@ def test_form_of_the_changelog(root):
     for section in versions:
         kinds = re.findall(r"^### (.+)$", section, re.MULTILINE)
         assert kinds == [kind for kind in KINDS_OF_CHANGES if kind in kinds]
+
+
+@pytest.mark.parametrize("name", ["package", "development", "oldest"])
+def test_exact_packages_satisfy_the_ranges(root, name):
+    """If not, run ``make upgrade``."""
+    found = load_toml(root / "pyproject.toml")
+    needed = [*found["build-system"]["requires"], *found["project"]["dependencies"]]
+    if name != "package":
+        needed += chain.from_iterable(found["project"]["optional-dependencies"].values())
+    text = (root / f"requirements/{name}.txt").read_text("utf-8")
+    assert "://" not in text, "it names no package index"
+    pins = re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
+    for requirement in map(Requirement, needed):
+        if requirement.name != "sphinx-verl-resources":
+            allowed = [
+                requirement.specifier.contains(v) for pin, v in pins if pin == requirement.name.lower()
+            ]
+            assert allowed, requirement
+            assert all(allowed), requirement
 
 
 def test_modules_stay_small(root):
