@@ -1,7 +1,7 @@
 # Two commands: `make html` builds the documentation, `make test` runs the tests that a change needs.
 # Each creates what it needs in .venv; only Python >= 3.10 and make are asked of the machine.
 
-VENV ?= .venv
+VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMMA := ,
@@ -9,45 +9,53 @@ SPHINXOPTS ?=
 PYTEST_OPTS ?= -n auto --dist worksteal
 MATRIX_OPTS ?=
 HYPOTHESIS ?= many
-WEEKLY ?= -s weekly
+WEEKLY_OPTS ?=
 
-# The first interpreter that is new enough; `make PYTHON=python3.12 …` overrules.
-PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.10 python,\
-	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && echo $(p))))
+# The version of an interpreter; empty if it is older than 3.10 or does not run.
+version = $(shell $(1) -c 'import sys; v = sys.version_info; print("%d.%d" % v[:2] if v >= (3, 10) else "")' 2>/dev/null)
+
+# `make PYTHON=python3.12 …` chooses the interpreter, and replaces an environment that has another.
+ifeq ($(origin PYTHON),undefined)
+PYTHON = $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python3.10 python,$(if $(call version,$(p)),$(p))))
+else ifeq ($(call version,$(PYTHON)),)
+$(error Python 3.10 or newer is needed; PYTHON=$(PYTHON) is older or does not run)
+else ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
+.PHONY: $(VENV)/pyvenv.cfg
+endif
 
 .DEFAULT_GOAL := help
 .PHONY: help html check test test-all screenshots measure matrix weekly upgrade benchmark accuracy oracle schema transcript messages dist lint format clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@awk -F ':.*## +' '/^[a-z-]+:.*## /{printf "%-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# requirements/*.txt say exactly what is installed on each Python that pyproject.toml lists; another Python gets what its
-# ranges allow. $(1) is such a file, $(2) the same as ranges, $(3) how long it takes.
+# requirements/*.txt say exactly what is installed on each Python that pyproject.toml lists; on another, its ranges do.
+listed = grep -q ":: $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')\"" pyproject.toml
+# $(1) is such a file, $(2) the same as ranges, $(3) the same in words, with the time that it takes.
 define install
-@if $(BIN)/python -c 'import sys; sys.exit(":: %d.%d\"" % sys.version_info[:2] not in open("pyproject.toml").read())'; then \
-	echo "Installing $(1) into $(VENV): about $(3)"; \
+@echo "Installing $(3)"
+@if $(listed); then \
 	$(PIP) --require-hashes --requirement $(1) && $(PIP) --no-deps --no-build-isolation --editable .; \
 else \
-	echo "$$($(BIN)/python --version) is not tested. Installing the newest packages that pyproject.toml allows into $(VENV): about $(3)"; \
-	$(PIP) --editable '$(2)'; \
+	$(PIP) --upgrade --editable '$(2)'; \
 fi
 @touch $@
 endef
 
 # A new list of packages begins with an empty environment.
 $(VENV)/pyvenv.cfg: requirements/package.txt requirements/development.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
-	echo "Python 3.10 or newer is needed$(if $(PYTHON), and $(PYTHON) is not). Name one with: make PYTHON=/path/to/python3"; exit 1; }
-	@$(PYTHON) -m venv --clear $(VENV)
+	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || { rm -f $@; exit 1; }
+	@$(listed) || echo "$$($(BIN)/python --version) is not tested: it gets the newest packages that pyproject.toml allows"
 
 $(BIN)/.package: $(VENV)/pyvenv.cfg pyproject.toml
-	$(call install,requirements/package.txt,.,15 s)
+	$(call install,requirements/package.txt,.,the package into $(VENV): about 15 s)
 
 $(BIN)/.ready: $(BIN)/.package
-	$(call install,requirements/development.txt,.[docs$(COMMA)completion$(COMMA)test],40 s)
+	$(call install,requirements/development.txt,.[docs$(COMMA)completion$(COMMA)test],what documentation and tests need: about 40 s)
 
 html: $(BIN)/.ready  ## build the documentation into docs/_build/html
-	@echo "Building the pages. The first time, the form on the page hardware takes a minute of reading without a new line."
+	@test -d docs/_build/html || echo "Building the pages: about 1 minute, most of it for the form on the page hardware"
 	$(BIN)/python -m sphinx -j auto -b html $(SPHINXOPTS) docs docs/_build/html
 	@echo "The pages are in docs/_build/html; see hardware.html and memory.html"
 
@@ -73,11 +81,12 @@ matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an
 	$(BIN)/python tests/matrix/table.py .nox/report.json; exit $$status
 
 weekly: $(BIN)/.ready  ## the newest packages, and the oldest with their newest dependencies; says which one fails
-	@$(BIN)/nox $(WEEKLY)
+	@$(BIN)/nox $(or $(WEEKLY_OPTS),-s weekly)
 
-upgrade: $(BIN)/.ready  ## renew requirements/*.txt
-	@$(BIN)/nox --session upgrade
-	@git diff --stat requirements
+upgrade:  ## renew requirements/*.txt
+	@$(PYTHON) -m venv build/upgrade
+	@build/upgrade/bin/python -m pip install --quiet --disable-pip-version-check nox
+	@build/upgrade/bin/nox --session upgrade
 
 # Other ways to the same tables have an environment of their own; BENCHMARK_OPTS=--quick leaves out 10,000 runs.
 BENCHMARK_OPTS ?=

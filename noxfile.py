@@ -2,7 +2,7 @@
 
 ``nox -l`` lists the sessions, ``nox -s 'suite(3.10-oldest)'`` runs one. ``-r`` keeps the environments of the
 last time and ``-R`` does not look for other packages either; the wheel is a new one in any case. Sessions
-tagged ``ends`` are those of ``.ci/run``. Their packages are those of ``requirements/*.txt``, which
+tagged ``ends`` are those of ``.ci/run``. They install the packages of ``requirements/*.txt``, which
 ``make upgrade`` renews.
 """
 
@@ -22,13 +22,12 @@ ROOT = Path(__file__).parent
 nox.options.error_on_missing_interpreters = True
 nox.options.download_python = "never"
 nox.options.default_venv_backend = "virtualenv"
-nox.options.sessions = ["build", "suite", "documentation", "wheel", "pdf"]
 
 # nox sees only the versions of pyenv that are switched on; the others stand in its directory.
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *map(str, sorted(PYENV.glob("versions/3.*/bin")))])
 
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 #: Of each stack: its Python, the file with its packages, changes to them, and modules that are left out.
 OLDEST = nox.param("3.10", "oldest", [], [], id="3.10-oldest", tags=["ends"])
 NEWEST = nox.param("3.13", "development", [], [], id="3.13-newest", tags=["ends"])
@@ -61,6 +60,8 @@ OTHERS = [
 ]
 STRICT = {"PYTHONWARNINGS": ",".join(["error", *OTHERS])}
 QUIET = ("-q", "-n", "auto", "--dist", "worksteal")
+#: Every test, but those that need a browser or TeX.
+UNATTENDED = ("-m", "not matrix and not browser")
 
 
 def requirements(name: str) -> Path:
@@ -85,10 +86,13 @@ def install(session: nox.Session, packages: Path, changes: list[str], without: l
     session.install("--no-deps", "--force-reinstall", str(wheel))
 
 
-@nox.session(tags=["ends"])
+@nox.session(python=PYTHONS[0], tags=["ends"])
 def build(session: nox.Session) -> None:
-    """Build and check the distributions that the other sessions install; nobody publishes these."""
-    session.install("--require-hashes", "--requirement", str(requirements("development")))
+    """Build and check the distributions that the other sessions install; nobody publishes these.
+
+    The tools are the oldest that pyproject.toml allows; the session ``wheel`` builds with the others.
+    """
+    session.install("--require-hashes", "--requirement", str(requirements("oldest")))
     tool = str(ROOT / "tools/distribution.py")
     session.run("python", tool, "https://github.com/OWNER/NAME", str(distributions(session)), silent=True)
 
@@ -98,7 +102,7 @@ def build(session: nox.Session) -> None:
 def suite(session: nox.Session, packages: str, changes: list[str], without: list[str]) -> None:
     """Run every test but those in a browser on the wheel, or those that ``-- -m …`` selects."""
     install(session, requirements(packages), changes, without)
-    test(session, "-m", "not matrix and not browser", *(f"--without={name}" for name in without))
+    test(session, *UNATTENDED, *(f"--without={name}" for name in without), *session.posargs)
 
 
 def test(session: nox.Session, *options: str) -> None:
@@ -107,7 +111,7 @@ def test(session: nox.Session, *options: str) -> None:
     folder = Path(session.create_tmp()).resolve()
     command = ("pytest", *QUIET, "-o", f"cache_dir={folder / 'cache'}", *options, str(ROOT / "tests"))
     with session.chdir(folder):
-        session.run(*command, *session.posargs, env=STRICT)
+        session.run(*command, env=STRICT)
 
 
 @nox.session(requires=["build"])
@@ -120,7 +124,7 @@ def documentation(session: nox.Session, packages: str, changes: list[str], witho
     shutil.rmtree(folder)
     folder.mkdir()
     builds = [("html", theme) for theme in themes] + [(builder, themes[0]) for builder in BUILDERS]
-    if session.python == PYTHONS[-1]:
+    if session.python == PYTHONS[-1] and not changes:
         builds.append((READS_ALONE, themes[0]))
     for builder, theme in builds:
         doctrees = folder / (READS_ALONE if builder == READS_ALONE else "doctrees")
@@ -129,7 +133,7 @@ def documentation(session: nox.Session, packages: str, changes: list[str], witho
         session.run("sphinx-build", *options, "-D", f"html_theme={theme}", "docs", out, env=STRICT)
 
 
-@nox.session(requires=["build"], python=["3.10", "3.13"], tags=["ends"])
+@nox.session(requires=["build"], python=[PYTHONS[0], PYTHONS[-1]], tags=["ends"])
 def wheel(session: nox.Session) -> None:
     """The wheel, then the sdist, with nothing beside them build a page, and their command works."""
     install(session, requirements("package"), [], [])
@@ -158,7 +162,11 @@ def works_alone(session: nox.Session) -> None:
 
 
 @nox.session(requires=["build"])
-@nox.parametrize("python, packages, changes, without", [OLDEST, NEWEST])
+@nox.parametrize(
+    "python, packages, changes, without",
+    # `.ci/run` compiles only the newest.
+    [nox.param("3.10", "oldest", [], [], id="3.10-oldest"), NEWEST],
+)
 def pdf(session: nox.Session, packages: str, changes: list[str], without: list[str]) -> None:
     """What LaTeX makes of the pages; skipped, with the reason, where there is no TeX."""
     for program in ("latexmk", "pdftotext", "pdfinfo"):
@@ -187,7 +195,7 @@ def resolve(session: nox.Session, packages: str, target: Path, *upgrades: str) -
     )  # fmt: skip
 
 
-@nox.session
+@nox.session(default=False)
 def upgrade(session: nox.Session) -> None:
     """Renew requirements/*.txt: ``make upgrade``."""
     session.install("uv")
@@ -203,25 +211,17 @@ def pins(file: Path) -> dict[str, str]:
     return {name: "/".join(versions) for name, versions in found.items()}
 
 
-def changed(old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
-    """The packages with another version, and how it changed."""
-    return {
-        name: f"{name} {old.get(name, 'none')} -> {version}"
-        for name, version in new.items()
-        if old.get(name) != version
-    }
-
-
-def passes(session: nox.Session, *options: str) -> bool:
-    """Return whether tests pass."""
+def passes(session: nox.Session, file: Path, *options: str) -> bool:
+    """Return whether the tests pass with the packages of a file."""
+    install(session, file, [], [])
     try:
-        test(session, *options)
+        test(session, *UNATTENDED, *options)
     except CommandFailed:
         return False
     return True
 
 
-@nox.session(requires=["build"])
+@nox.session(requires=["build"], default=False)
 @nox.parametrize(
     "python, packages",
     [
@@ -232,24 +232,33 @@ def passes(session: nox.Session, *options: str) -> bool:
 def weekly(session: nox.Session, packages: str) -> None:
     """Run the tests with what ``make upgrade`` would install; if some fail, say which package does it.
 
-    Each package with another version is then tried alone, with the tests that failed.
+    Those that fail are then run with the known packages, and with one new package at a time.
     """
     known, new, one = requirements(packages), session.cache_dir / "new.txt", session.cache_dir / "one.txt"
     session.install("uv")
     shutil.copy(known, new)
     resolve(session, packages, new, "--upgrade")
-    install(session, new, [], [])
-    if passes(session, "-m", "not matrix and not browser"):
+    if passes(session, new, *session.posargs):
         return
-    # pytest forgets a failure once the test passes.
     memory = Path(session.create_tmp()) / "cache/v/cache/lastfailed"
-    failed = memory.read_text("utf-8")
-    old, guilty = pins(known), []
-    for name in changed(old, pins(new)):
+    failed = memory.read_text("utf-8") if memory.exists() else "{}"  # none if pytest did not start
+
+    def still_passes(file: Path) -> bool:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.write_text(failed, "utf-8")  # pytest forgets a failure once the test passes
+        return passes(session, file, "--last-failed", *session.posargs)
+
+    if not still_passes(known):
+        session.error(f"Tests fail with {known.name}, too.")
+    before, after, guilty = pins(known), pins(new), []
+    for name in sorted(name for name in after if before.get(name) != after[name]):
         shutil.copy(known, one)
         resolve(session, packages, one, "--upgrade-package", name)
-        install(session, one, [], [])
-        memory.write_text(failed, "utf-8")
-        if not passes(session, "--last-failed"):
-            guilty.append(", ".join(changed(old, pins(one)).values()))
+        changes = [
+            f"{other} {before.get(other, 'none')} -> {version}"
+            for other, version in pins(one).items()
+            if before.get(other) != version
+        ]
+        if changes and not still_passes(one):
+            guilty.append(", ".join(changes))
     session.error("\n".join(["Tests fail with", *guilty]) if guilty else "No package alone makes tests fail.")

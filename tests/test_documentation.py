@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import textwrap
 from importlib import import_module
 
 import pytest
@@ -55,16 +54,16 @@ def test_the_readme_shows_what_its_commands_print(readme, root, tmp_path, monkey
     shutil.copytree(root / "docs/examples", tmp_path / "docs/examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    blocks = "\n".join(textwrap.dedent(block) for block in readme("console"))
-    shown = dict(re.findall(r"^\$ verl-resources (.+)\n((?:(?!\$).*\n)*)", blocks, re.MULTILINE))
-    assert [words.split()[0] for words in shown] == ["plan", "estimate", "diagnose", "new"]
-    for words, lines in shown.items():
+    lines = "".join(readme("sh")).splitlines()
+    typed = [line.split("verl-resources ")[1] for line in lines if "verl-resources " in line]
+    *shown, message = readme("text")
+    assert [words.split()[0] for words in typed] == ["plan", "estimate", "diagnose", "new"]
+    for words, lines in zip(typed, shown, strict=True):
         assert main(shlex.split(words)) in {0, 1}
         pattern = ".*?".join(re.escape(" ".join(part.split())) for part in lines.split("…"))
         printed = " ".join(capsys.readouterr().out.split())
         assert re.match(pattern.replace(r"\ .*?", ".*?"), printed), words
     assert main(["check", "data"]) == 1
-    (message,) = readme("text")
     assert message.strip() in capsys.readouterr().err
 
 

@@ -164,7 +164,7 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         last = refused.problem
     except yaml.MarkedYAMLError as error:
         last = syntax_problem(error, text, shown)
-    except RecursionError:  # older versions of libyaml, and the parser in Python, do not limit nesting
+    except RecursionError:  # only libyaml 0.2.6 and later limits nesting, and to more levels than Python
         last = Diagnostic(Location(shown, 1, 1), Code.yaml_syntax, *TOO_DEEP)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's scanner, for escapes such as "\U00110000".
