@@ -78,7 +78,8 @@ class Document:
         if self.inside:
             whole, index = self.inside
             return _walk(whole._root, (index,))[1]
-        return yaml.compose(self.text, Loader=LOADER)
+        root: yaml.Node | None = yaml.compose(self.text, Loader=LOADER)
+        return root
 
     def key_place(self, loc: Loc) -> Location:
         """Return the place of the key (or list item) at the end of ``loc``."""
