@@ -9,7 +9,7 @@ SPHINXOPTS ?=
 PYTEST_OPTS ?= -n auto --dist worksteal
 MATRIX_OPTS ?=
 HYPOTHESIS ?= many
-WEEKLY_OPTS ?=
+WEEKLY_OPTS ?= -s weekly
 
 # The version of an interpreter; empty if it is older than 3.10 or does not run.
 version = $(shell $(1) -c 'import sys; v = sys.version_info; print("%d.%d" % v[:2] if v >= (3, 10) else "")' 2>/dev/null)
@@ -81,7 +81,7 @@ matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an
 	$(BIN)/python tests/matrix/table.py .nox/report.json; exit $$status
 
 weekly: $(BIN)/.ready  ## the newest packages, and the oldest with their newest dependencies; says which one fails
-	@$(BIN)/nox $(or $(WEEKLY_OPTS),-s weekly)
+	@$(BIN)/nox $(WEEKLY_OPTS)
 
 upgrade:  ## renew requirements/*.txt
 	@$(PYTHON) -m venv build/upgrade
