@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gettext
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from docutils.utils import column_width
 
-from sphinx_verl_resources.i18n import CATALOG, LOCALE, use_language
+from sphinx_verl_resources.i18n import CATALOG, LOCALE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from bs4 import BeautifulSoup
 
@@ -142,46 +141,6 @@ def test_a_chinese_page_says_nothing_in_english(project, root, chinese):
     assert [message for message in english if not re.search(anywhere(chinese[message]), whole)] == []
 
 
-def test_nothing_passes_the_catalog(project, root, tmp_path):
-    """With every message in brackets, only data and numbers are outside."""
-    template = (LOCALE / f"{CATALOG}.pot").read_text("utf-8")
-    marked = re.sub(
-        r'msgid "(.+)"\nmsgstr ""', lambda found: f'msgid "{found[1]}"\nmsgstr "{marks(found[1])}"', template
-    )
-    marked = re.sub(
-        r'msgid "(.+)"\nmsgid_plural "(.+)"\nmsgstr\[0\] ""\nmsgstr\[1\] ""',
-        lambda found: "\n".join(
-            [*found[0].split("\n")[:2], *(f'msgstr[{n}] "{marks(found[2])}"' for n in (0, 1))]
-        ),
-        marked,
-    )
-    own_catalog(project, marked, "en")
-    build = project.page(DIRECTIVES).build()
-    assert build.warnings == []
-    soup = build.soup()
-    given = [bare(value) for value in values(root / "data")]
-    # Except for a few recorded words, these must be values of the data.
-    names, prose = {name for value in given for name in (value, value.rpartition("/")[2])}, " | ".join(given)
-    known = re.compile(r"[\d.,]+ gi?b|\d+\*.*|true|false|vllm[\d.]+|c|huawei|megatron.*")
-    unmarked = set()
-    for text in blocks(soup):
-        parts = map(bare, re.sub("⟦[^⟦⟧]*⟧", "|", text).replace("’", "'").split("|"))
-        left = (part for part in parts if part.count(" ") < 3 or part not in prose)
-        unmarked |= {name for part in left for name in part.split(", ") if re.search("[a-z]{2,}", name)}
-    assert {name for name in unmarked - names if not known.fullmatch(name)} == set()
-    assert soup.svg.desc.get_text().count("⟦") > 10
-
-
-def bare(text: str) -> str:
-    """Return a text without signs and numbers around it."""
-    return re.sub(r"^(\d+\. |\W+)|\W+$", "", text.casefold())
-
-
-def marks(message: str) -> str:
-    """Return a message with its words in brackets, and its values outside."""
-    return re.sub(r"(\{\w+\})", r"⟧\1⟦", f"⟦{message}⟧")
-
-
 def values(data: Path) -> Iterator[str]:
     """Return every key and value of the data, each on one line."""
 
@@ -220,26 +179,6 @@ def test_each_build_of_a_process_speaks_its_own_language(project):
     chinese, english = "3B：模型参数", "3B: the model"
     found = [caption(project.build(language=language)) for language in ("zh_CN", "en", "zh_CN")]
     assert [re.sub(r"^\S+ \d+ ", "", text) for text in found] == [chinese, english, chinese]
-
-
-def test_two_applications_at_a_time_each_speak_their_own_language(project, tmp_path):
-    """The language is chosen when a build starts, not when an application is created."""
-    from sphinx.testing.util import SphinxTestApp
-
-    project.page(".. verl-memory:: 3B\n   :show: specification\n").build("dummy")
-    apps = [
-        SphinxTestApp("text", srcdir=project.path, builddir=tmp_path / name, confoverrides={"language": name})
-        for name in ("zh_CN", "en")
-    ]
-    try:
-        for app in apps:
-            app.build()
-    finally:
-        for app in apps:
-            app.cleanup()
-        use_language("en")
-    texts = [(Path(app.outdir) / "index.txt").read_text("utf-8") for app in apps]
-    assert ["模型参数" in text for text in texts] == [True, False]
 
 
 def test_a_language_that_nobody_has_translated_is_english(project):
@@ -322,19 +261,6 @@ def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, da
     }
 
 
-def test_sphinx_offers_the_answer_of_an_estimate_and_names_of_parts(project):
-    page = ".. verl-memory::\n   :run: qwen2-5-7b-grpo-lora-1xh100\n   :show: answer, components\n"
-    found = offered(project.page(page).build("gettext"))
-    for begin in (
-        "Fits. Peak ",
-        "Peak phase: ",
-        "Value of verl's metric: ",
-        "Weights (exact)",
-    ):
-        assert any(text.startswith(begin) for text in found), begin
-    assert not any("chunked_prefill" in text or " = " in text for text in found)
-
-
 def test_translations_of_pages_reach_what_is_made_while_reading(project):
     text = 'msgid "What to watch"\nmsgstr "À surveiller"\n\nmsgid "Metric"\nmsgstr "Mesure"\n'
     own_catalog(project, text, "fr", "index")
@@ -342,23 +268,3 @@ def test_translations_of_pages_reach_what_is_made_while_reading(project):
     assert build.warnings == []
     assert caption(build).endswith("À surveiller")
     assert build.soup().th.get_text() == "Mesure"
-
-
-def test_columns_are_as_wide_as_chinese_words_are(project):
-    text = (
-        project.page(".. verl-analysis:: assumptions\n   :no-remarks:\n")
-        .build("text", language="zh_CN")
-        .text("index.txt")
-    )
-    lines = [line for line in text.splitlines() if line.startswith(("|", "+"))]
-    assert len(lines) > 20
-    assert len({column_width(line) for line in lines}) == 1
-    assert "| 激活值（不使用梯度检查点） |" in text
-
-
-def test_on_paper_a_chinese_sentence_may_break(project):
-    build = project.page(".. verl-requirements:: 8B\n   :no-remarks:\n").build("latex", language="zh_CN")
-    table = build.text("projectnamenotset.tex").split(r"\begin{longtable}")[1].split(r"\endfirsthead")[0]
-    widths = [int(width) for width in re.findall(r"\\X\{(\d+)\}", table)]
-    assert len(widths) == 9
-    assert sum(widths) < 1100  # in tenths of a character; wider ones do not fit on a line
