@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-import itertools
 import json
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,38 +125,15 @@ class _Source:
         return 1 if value is None else value
 
     def missing(self, section: Record, loc: Loc, name: str) -> None:
-        """Report a key that is missing, null or misspelt."""
+        """Report a key that is missing or null."""
         description = (type(section).model_fields[name].description or "").rstrip(".")
         if name in section.model_fields_set:
             message = f"{name}: expected a value, got nothing"
             self.note((*loc, name), message, description, Code.wrong_type, Severity.ERROR)
-        elif section is self.text[0] and name in self.misspelt:
-            self.note_misspelt(name, Severity.ERROR)
         else:
             where = f" in {loc[-1]!r}" if loc else ""
             message = f"the key {name!r} is missing{where}"
             self.note(loc, message, f"add it: {description}", Code.missing_key, Severity.ERROR)
-
-    def note_misspelt(self, name: str, severity: Severity = Severity.WARNING) -> None:
-        """Report a misspelt key; as a warning if the key is optional."""
-        key = self.misspelt.pop(name)
-        place, message = self.document.key_place((*self.text[1], key)), f"unknown key {key!r}"
-        remedy = f"did you mean {name!r}?"
-        self.problems.append(Diagnostic(place, Code.unknown_key, message, remedy, severity))
-
-    @cached_property
-    def misspelt(self) -> dict[str, str]:
-        """The misspelt keys of the file, by the correct key."""
-        section, loc = self.text
-        data = self.document.data[loc[0]] if loc else self.document.data
-        absent = [name for name in HfText.model_fields if name not in section.model_fields_set]
-        misspelt = {}
-        for key in itertools.islice(data, 1000):
-            # Only a close match counts: configs have many keys that are not read here.
-            near = difflib.get_close_matches(key, absent, n=1, cutoff=0.88)
-            if near and key not in HfConfig.model_fields:
-                misspelt[near[0]] = key
-        return misspelt
 
     def error(self, key: str, message: str, remedy: str) -> None:
         """Report a value that makes the file unusable."""
@@ -195,8 +169,6 @@ def _architecture(source: _Source, name: str) -> Architecture | None:
     linear, vision = _linear_attention(source, layers), _vision(source)
     dense = moe is None or moe.first_dense_layers
     width = source.need("intermediate_size") if dense else source.find("intermediate_size")
-    for known in tuple(source.misspelt):
-        source.note_misspelt(known)
     key_value_heads = source.find("num_key_value_heads") or heads
     if source.failed:
         return None
