@@ -144,9 +144,3 @@ def test_what_the_estimator_page_says_of_the_closed_form(root, monkeypatch):
     # The fit explains most of the lead in the table of the fitted estimator over the traced closed form.
     errors = [abs(closed_form(item.estimate) / item.observed - 1) - abs(item.deviation) for item in logs]
     assert max(lead.values()) < sum(errors) / len(errors) / 2
-
-
-def test_the_guide_for_adopters_says_how_much_code_it_brings(root):
-    files = (root / "sphinx_verl_resources").rglob("*.py")
-    lines = sum(file.read_text("utf-8").count("\n") for file in files)
-    assert f"about {round(lines, -3):,} lines of Python" in (root / "docs/adopting.rst").read_text("utf-8")

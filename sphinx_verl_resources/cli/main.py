@@ -252,7 +252,6 @@ COMPLETION = Command(
 NAMES = {
     "new": "new",
     "check": "check",
-    "import-rst": "import_rst",
     "table": "print_data",
     "export": "print_data",
     "estimate": "estimate",
