@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Commands by audience, in the order of the page.
 GROUPS = {
-    "contributors": ("new", "check", "completion"),
+    "contributors": ("new", "check"),
     "maintainers": ("backtest", "export", "schema"),
     "readers": ("plan", "diagnose", "estimate", "table"),
 }

@@ -15,7 +15,6 @@ from sphinx_verl_resources.cli import main
 LINES = {
     "new": (["new", "--script", "run.sh", "--gpus", "8*H100"], 0),
     "check": (["check", "data"], 0),
-    "import-rst": (["import-rst", "none.rst", "--dry-run"], 2),
     "table": (["table", "data"], 0),
     "export": (["export", "data"], 0),
     "estimate": (["estimate", "Qwen/Qwen2.5-7B", "--gpus", "8*H100"], 0),
@@ -23,7 +22,6 @@ LINES = {
     "backtest": (["backtest", "none.yaml"], 2),
     "diagnose": (["diagnose", "none.log"], 2),
     "schema": (["schema"], 0),
-    "completion": (["completion", "bash"], 0),
 }
 SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
 
@@ -35,10 +33,8 @@ def test_every_command_has_its_line():
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_a_process(data, tmp_path, needs, name):
+def test_a_process(data, tmp_path, name):
     """Run each command with a small encoding and a name that it cannot encode."""
-    if name == "completion":
-        needs("shtab")
     data.good_run("a", contributor={"name": "Jürgen"})
     (tmp_path / "run.sh").write_text(SCRIPT, "utf-8")
     words, code = LINES[name]

@@ -16,7 +16,6 @@ from sphinx_verl_resources.cli import main
 LINES = {
     "new": ("new --script run.sh --gpus 8*H100 --dry-run", 0),
     "check": ("check bad", 1),
-    "import-rst": ("import-rst page.rst --dry-run", 0),
     "table": ("table data", 0),
     "export": ("export data --output out.json", 0),
     "estimate": ("estimate cases.yaml --format json", 0),
@@ -24,7 +23,6 @@ LINES = {
     "backtest": ("backtest cases.yaml", 0),
     "diagnose": ("diagnose failed.log", 0),
     "schema": ("schema", 0),
-    "completion": ("completion bash", 0),
 }
 #: Lines that need no file, or whose file does not exist.
 OTHERS = {
@@ -57,31 +55,6 @@ SURROUNDINGS = {
 }
 #: Environments in which the exit code is 2 although the line would work.
 FULL = {"a full disk", "a full disk for both", "output for reading only"}
-PAGE = """\
-7B
---
-.. list-table::
-   :header-rows: 1
-
-   * - Tag
-     - Model
-     - Task
-     - Resource
-     - MaxBatch
-     - Train
-     - Infer
-     - Link
-     - Contributor
-   * - MIN
-     - Qwen2-7B
-     - GRPO
-     - 2*H800
-     - 8
-     - fsdp
-     - vllm0.8.2
-     - `a.sh <https://github.com/verl-project/verl/blob/v0.4.0/examples/a.sh>`_
-     - Jürgen
-"""
 CASE = "- {id: x, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, config: {}, outcome: fits}\n"
 SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
 
@@ -118,7 +91,7 @@ def start(data, tmp_path, root):
     data.good_run("a", contributor={"name": "Jürgen"})
     shutil.copytree(data.path, tmp_path / "bad")
     (tmp_path / "bad/runs/a.yaml").write_text("id: Ü\n", "utf-8")
-    for name, text in {"page.rst": PAGE, "cases.yaml": CASE, "run.sh": SCRIPT}.items():
+    for name, text in {"cases.yaml": CASE, "run.sh": SCRIPT}.items():
         (tmp_path / name).write_text(text, "utf-8")
     shutil.copy(root / "tests/intake/logs/cascade.log", tmp_path / "failed.log")
 
@@ -189,8 +162,7 @@ def test_a_surrounding(start, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_every_command_in_a_surrounding(start, needs, name):
-    needs("shtab")
+def test_every_command_in_a_surrounding(start, name):
     for line, code in (*LINES.values(), *OTHERS.values()):
         judge(start(line, SURROUNDINGS[name]), name, line, code)
 
