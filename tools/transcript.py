@@ -65,7 +65,7 @@ def run(command: str, clone: Path) -> Step:
         "sphinx-build": [sys.executable, "-m", "sphinx"],
     }.get(words[0], [words[0]])
     start = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "100", "NO_COLOR": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "100"}
     done = subprocess.run(
         [*program, *words[1:]],
         cwd=clone,

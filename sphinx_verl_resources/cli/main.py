@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..diagnostics import nearest, printable
-from .command import COLOR_CHOICES, Command, UsageError, choose_color
+from .command import Command, UsageError
 from .files import write_result
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         with contextlib.redirect_stdout(output):
             options = _parsed(arguments)
-            choose_color(options.color)
             code: int = options.run(options)
     except SystemExit:  # --help and --version
         _write(output.getvalue())
@@ -95,12 +94,6 @@ def _parser_of(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
-    parser.add_argument(
-        "--color",
-        choices=COLOR_CHOICES,
-        default="auto",
-        help="colour messages; default: auto, on a terminal unless NO_COLOR is set",
-    )
     parser.set_defaults(run=command.run)
     return parser
 

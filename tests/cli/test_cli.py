@@ -87,9 +87,9 @@ def test_an_empty_name_of_a_checkout(data, monkeypatch, capsys):
 
 def test_options_before_a_command(capsys):
     with pytest.raises(SystemExit) as exit_:
-        main(["--color", "always", "check"])
+        main(["--format", "json", "check"])
     assert exit_.value.code == 2
-    assert "'--color' comes before a command; write the command first" in capsys.readouterr().err
+    assert "'--format' comes before a command; write the command first" in capsys.readouterr().err
 
 
 def test_check_json(data, monkeypatch, capsys):

@@ -63,9 +63,7 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
     tmp_path = tmp_path / "here"
     for folder in ("data", "docs/data"):
         (tmp_path / folder / "runs").mkdir(parents=True)
-        (tmp_path / folder / "runs" / "a.yaml").write_text(
-            make_good_run_text(settings=SETTINGS), "utf-8"
-        )
+        (tmp_path / folder / "runs" / "a.yaml").write_text(make_good_run_text(settings=SETTINGS), "utf-8")
     files = {
         "cases.yaml": yaml.safe_dump([CASE]),
         "run.sh": SCRIPT,
@@ -132,7 +130,6 @@ def test_same_things_have_the_same_names():
     assert found["--format"] >= printing
     assert found["--output"] >= printing - {"check"} | {"schema"}
     assert found["--data"] >= printing - {"check"}
-    assert found["--color"] == set(build_parser()[1])
     for name in printing:
         (form,) = [action for action in build_parser()[1][name]._actions if action.dest == "format"]
         assert "json" in form.choices
