@@ -143,7 +143,7 @@ def test_check_inside_a_data_directory(data, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("../runs/b.yaml:4:6: ERROR: ")
 
 
-@pytest.mark.parametrize("form", ["plain", "rst", "github", "html", "latex", "list-table", "csv", "json"])
+@pytest.mark.parametrize("form", ["plain", "github", "list-table", "csv", "json"])
 def test_table(data, monkeypatch, capsys, form):
     data.run("a", label="a_b*c")
     data.run("b", size="3B")
@@ -160,35 +160,11 @@ def test_table(data, monkeypatch, capsys, form):
     elif form == "list-table":
         assert out.splitlines()[-3:] == ["   * - a", r"     - a\_b\*c", r"     - 2\*H100"]
     else:
-        assert (r"2\*H100" if form == "rst" else "2*H100") in out
+        assert "2*H100" in out
         assert "Resource" in out
 
 
-#: Text that reStructuredText would read as markup.
-TEXTS = [
-    "a_b*c`d|", "x \\ y", ".. include:: /etc/hostname", "`x <javascript:alert(1)>`__", "- x", "1. x", "(a) x", "x::",
-    ":field: x", "===", "|x|", ">>> x", "--flag x", "\\", "__ x", "# x", "a) x", "* x", "<script>alert(1)</script>",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("form", ["list-table", "rst"])
-def test_tables_to_paste_build_to_the_same_cells(own, data, monkeypatch, capsys, form):
-    ids = [f"r{index:02}" for index in range(len(TEXTS))]
-    for name, text in zip(ids, TEXTS, strict=True):
-        data.run(name, label=text, task=text)
-    monkeypatch.chdir(data.path.parent)
-    assert main(["table", "--format", form, "--sort", "id", "--columns", "id,model,task,gpus"]) == 0
-    typed = own.page(capsys.readouterr().out).build(smartquotes=False)
-    assert typed.warnings == []
-    rows = [
-        [" ".join(cell.get_text().split()) for cell in row.select("td")]
-        for row in typed.soup().select("tbody tr")
-    ]
-    expected = zip(ids, TEXTS, strict=True)
-    assert rows == [[name, text, text, "2*H100"] for name, text in expected]
-
-
-@pytest.mark.parametrize("form", ["list-table", "rst", "github", "plain", "csv"])
+@pytest.mark.parametrize("form", ["list-table", "github", "plain", "csv"])
 def test_notes_of_several_lines_stay_in_their_cell(data, monkeypatch, capsys, form):
     data.run("a", notes=[{"code": "n", "text": "One line.\nAnother.\n"}])
     monkeypatch.chdir(data.path.parent)
