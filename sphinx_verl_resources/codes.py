@@ -176,7 +176,7 @@ class Code(Enum):
     )
     script_place = (
         "The path of a launch script in verl's repository is unknown, so the run cannot link it.",
-        "Commit the script, or give ``--ref`` and ``--path``.",
+        "Commit the script, or add ``script`` to the run file.",
         Origin.INTAKE,
     )
     undecided = (

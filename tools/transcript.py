@@ -24,9 +24,9 @@ RUN = "qwen2-5-7b-grpo-2xh100"
 FILE = f"data/runs/{RUN}.yaml"
 #: The commands to type, in order; the last two take most of the time.
 COMMANDS = (
-    f"verl-resources new --script {SCRIPT} --log ../run.log \\\n"
-    "    --tag MIN --evidence https://example.org/run.log \\\n"
-    "    --contributor 'Jane Doe' --contributor-url https://github.com/janedoe",
+    f"verl-resources new --script {SCRIPT} --log ../run.log",
+    "sed -i -e 's|^tag: TODO|tag: MIN|' -e 's|log, url: TODO|log, url: https://example.org/run.log|' \\\n"
+    f"    -e 's|{{name: TODO, url: TODO}}|{{name: Jane Doe, url: https://github.com/janedoe}}|' {FILE}",
     f"verl-resources check {FILE}",
     "sphinx-build -q -j auto docs docs/_build/html",
     f"grep -o 'id=\"run-{RUN}\"' docs/_build/html/hardware.html",

@@ -103,18 +103,7 @@ def test_with_every_optional_field_it_passes_the_check(here, capsys):
 
 
 def test_options_fill_in_fields(here, capsys):
-    options = (
-        "--model",
-        "Qwen2.5-7B-Instruct",
-        "--gpus",
-        "8*H100",
-        "--task",
-        "GRPO",
-        "--train",
-        "fsdp",
-        "--tag",
-        "MIN",
-    )
+    options = ("--model", "Qwen2.5-7B-Instruct", "--gpus", "8*H100", "--task", "GRPO", "--train", "fsdp")
     path, text, out = blank(here, capsys, *options)
     assert path.name == "qwen2-5-7b-grpo-8xh100.yaml"
     run = yaml.safe_load(text)
