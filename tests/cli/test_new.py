@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -333,22 +332,3 @@ def test_the_estimate_is_that_of_the_file(here, capsys):
     facts = read_data([]).registries
     run = catalog.runs["qwen2-5-7b-grpo-2xh100"]
     assert found == result_of(run.id, estimate(request_of_run(run, facts), facts))
-
-
-@pytest.mark.slow
-def test_two_at_once(here):
-    command = [sys.executable, "-m", "sphinx_verl_resources", "new", "--script", "run.sh", "--gpus", "H100"]
-    started = [
-        subprocess.Popen(
-            [*command, "--verl-version", f"0.{number}.0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for number in range(4)
-    ]
-    codes = []
-    for process in started:
-        process.communicate(timeout=120)
-        codes.append(process.returncode)
-    assert sorted(codes) == [0, 2, 2, 2]
-    winner = f"0.{codes.index(0)}.0"
-    assert yaml.safe_load((here.path / PATH).read_text())["versions"]["verl"] == winner
-    assert names(here.path / "runs") == [PATH.removeprefix("runs/")]
