@@ -95,44 +95,15 @@ def test_examples(scratch, capsys, name, command):
         assert new
 
 
-@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
-def test_every_help_has_purpose_examples_and_exit_codes(command, capsys):
-    with pytest.raises(SystemExit) as exit_:
-        main([command.name, "--help"])
-    assert exit_.value.code == 0
-    text = capsys.readouterr().out
-    assert len(command.examples) >= 2
-    assert re.fullmatch(r"0 .*\b2 (could not run|no answer)\.( .*)?", command.exit_codes)
-    assert " ".join(text.split()).endswith(f" Exit codes: {command.exit_codes}")
-    assert command.help[0].islower()
-    assert "\n" not in command.help
-    assert not command.help.endswith(".")
-    assert f"examples:\n  verl-resources {command.name}" in text
-
-
-@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
-def test_every_option_is_explained(command):
-    for action in build_parser()[1][command.name]._actions:
-        assert action.help, action
-        assert not action.help.endswith("."), action
-        if action.nargs != 0:
-            assert action.metavar or action.choices or action.required, action
-
-
-def test_same_things_have_the_same_names():
-    """An option that several commands share takes the same kind of value in each."""
-    found: dict[str, set[str]] = {}
-    for name, parser in build_parser()[1].items():
-        for action in parser._actions:
-            for option in action.option_strings:
-                found.setdefault(option, set()).add(name)
-    printing = {"check", "table", "export", "estimate", "plan", "backtest"}
-    assert found["--format"] >= printing
-    assert found["--output"] >= printing - {"check"} | {"schema"}
-    assert found["--data"] >= printing - {"check"}
-    for name in printing:
-        (form,) = [action for action in build_parser()[1][name]._actions if action.dest == "format"]
-        assert "json" in form.choices
+def test_every_help_has_examples_and_every_option_is_explained(capsys):
+    for command in all_commands():
+        with pytest.raises(SystemExit, match="0"):
+            main([command.name, "--help"])
+        text = capsys.readouterr().out
+        assert f"examples:\n  verl-resources {command.name}" in text
+        assert " ".join(text.split()).endswith(f" Exit codes: {command.exit_codes}")
+        for action in build_parser()[1][command.name]._actions:
+            assert action.help, action
 
 
 def test_alone_it_prints_help(capsys):
@@ -148,10 +119,8 @@ def test_alone_it_prints_help(capsys):
     ("words", "message"),
     [
         (["chek"], "unknown command 'chek'; did you mean 'check'?"),
-        (["tabel", "--help"], "unknown command 'tabel'; did you mean 'table'?"),
         (["zzz"], "unknown command 'zzz'; the commands are "),
         (["check", "--fromat=json"], "unrecognized arguments: --fromat; did you mean '--format'?"),
-        (["plan", "--taks", "GRPO"], "unrecognized arguments: --taks; did you mean '--task'?"),
         (["schema", "--qqq"], "unrecognized arguments: --qqq; see verl-resources schema --help"),
         (["table", "--format", "jsn"], "invalid choice: 'jsn' (choose from "),
     ],
@@ -168,12 +137,6 @@ def test_an_option_may_be_shortened(data, monkeypatch, capsys):
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "--form", "json"]) == 0
     assert capsys.readouterr().out == "[]\n"
-
-
-def test_as_a_program_alone():
-    result = subprocess.run([sys.executable, "-m", "sphinx_verl_resources"], capture_output=True, text=True)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "commands:" in result.stderr
 
 
 def test_the_reference_has_every_command_and_option(project, root, monkeypatch):
