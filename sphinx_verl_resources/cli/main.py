@@ -128,10 +128,6 @@ def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> N
         if option.startswith("--") and not any(name.startswith(option) for name in ["--help", *known]):
             near = nearest(option, known)
             remedy = f"; did you mean {near!r}?" if near else f"; see {command.prog} --help"
-            if (
-                option == "--model" and "[MODEL " in command.format_usage()
-            ):  # the model was an option before it became an argument
-                remedy = f"; give the model without an option: {command.prog} Qwen/Qwen2.5-7B"
             command.error(f"unrecognized arguments: {option[:80]}{remedy}")
 
 

@@ -12,11 +12,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code
-from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.export import result_of
-from sphinx_verl_resources.estimator.recorded import request_of_run
 
 RUN = "python3 -m verl.trainer.main_ppo"
 PATH = "runs/qwen2-5-7b-grpo-2xh100.yaml"
@@ -249,7 +245,7 @@ def test_a_run_that_failed(here, capsys):
     assert (code, f"run.log:{lines}:1: WARNING: the run ran out of memory here" in err) == (0, True)
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\xff\xfe" * 999, b"nothing here\n"])
+@pytest.mark.parametrize("content", [b"", b"nothing here\n"])
 def test_a_log_that_says_nothing(here, capsys, content):
     (here.path.parent / "run.log").write_bytes(content)
     code, _, err = new(capsys, "--script", "run.sh", "--log", "run.log")
@@ -258,7 +254,7 @@ def test_a_log_that_says_nothing(here, capsys, content):
     assert (code, out, "run.log:1:1: ERROR: this log contains neither" in err) == (1, "", True)
 
 
-@pytest.mark.parametrize("text", ["echo hello\n", "", f"{RUN} 'trainer.nnodes=1\n", "if true; then\n"])
+@pytest.mark.parametrize("text", ["echo hello\n", f"{RUN} 'trainer.nnodes=1\n"])
 def test_a_script_that_is_none(here, capsys, text):
     (here.path.parent / "run.sh").write_text(text)
     code, out, err = new(capsys, "--script", "run.sh")
@@ -279,13 +275,6 @@ def test_options_that_make_no_run(here, capsys, option, value, code):
     found, out, err = new(capsys, "--script", "run.sh", "--gpus", "H100", option, value)
     assert (found, out, f"[{code.id}]" in err) == (1, "", True)
     assert list((here.path / "runs").iterdir()) == []
-
-
-def test_windows_line_ends(here, capsys):
-    script = here.path.parent / "run.sh"
-    expected = new(capsys, "--script", "run.sh", "--dry-run")[1]
-    script.write_bytes(script.read_bytes().replace(b"\n", b"\r\n"))
-    assert new(capsys, "--script", "run.sh", "--dry-run")[1] == expected
 
 
 SCRIPTS = {
@@ -323,12 +312,3 @@ def test_a_model_of_ones_own(here, capsys):
     (here.path / "architectures.yaml").write_text(ARCHITECTURE.replace("head_dim", "heads_dim"), "utf-8")
     code, out, err = new(capsys, "--script", "run.sh", "--gpus", "H100", "--id", "x")
     assert (code, out, "architectures.yaml:11:5: ERROR: unknown key 'heads_dim'" in err) == (1, "", True)
-
-
-def test_the_estimate_is_that_of_the_file(here, capsys):
-    found = json.loads(new(capsys, "--script", "run.sh", "--gpus", "H100", "--format", "json")[1])["estimate"]
-    fill_in(here.path / PATH)
-    catalog = here.load()
-    facts = read_data([]).registries
-    run = catalog.runs["qwen2-5-7b-grpo-2xh100"]
-    assert found == result_of(run.id, estimate(request_of_run(run, facts), facts))
