@@ -198,34 +198,6 @@ def test_a_config_json_with_errors(answers, tmp_path, text, message):
     assert found["error"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("Qwen/Qwen2.5-7", "--gpus", "8*H100"), "model: unknown model 'Qwen/Qwen2.5-7'; did you mean Qwen/Qwen2.5-7B or "),
-        (("Qwen/Qwen2.5-7B", "--gpus", "8*H1000"), "unknown GPU 'H1000'; did you mean 'H100"),
-        (("--gpus", "8*H100"), "no model given; give it before the settings, such as qwen2.5-7b "),
-    ],
-)  # fmt: skip
-def test_a_run_that_cannot_be_asked_for(answers, words, message):
-    code, (found,), err = answers(*words)
-    assert code == 2
-    (line,) = err
-    assert line.startswith(f"ERROR: {message}")
-    assert found["verdict"] == "unknown"
-    assert found["error"]
-
-
-def test_words_that_are_no_settings_leave_no_estimate(answers):
-    """Without them, the command would answer another question."""
-    code, (found,), err = answers(*OWN, "other")
-    assert code == 2
-    assert err == [
-        "ERROR: two models given, 'Qwen/Qwen2.5-7B' and 'other'; give one model; settings are key=value, such as "
-        "data.train_batch_size=256 [verl.wrong_value]",
-    ]
-    assert "give one model" in found["error"]
-
-
 @pytest.mark.parametrize("option", ["--script", "--settings"])
 @pytest.mark.parametrize("text", ["", "# nothing\n", "model: [\n"])
 def test_a_text_without_settings_leaves_no_estimate(answers, tmp_path, option, text):

@@ -104,8 +104,6 @@ def test_a_gpu_that_nobody_knows_leaves_the_verdict_open(answers):
         ({"model": "Qwen/Qwen2.5-7"}, "2:10", "model: unknown model 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'?"),
         ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 1.5}}, "7:55", "gpu_memory_utilization: expected a number above 0 and up to 1, got 1.5"),
         ({"config": {f"{ROLLOUT}.tensor_model_parallel_size": 8}}, "7:59", "does not divide the model's 28 attention heads"),
-        ({"config": {"data.train_batch_size": "many"}}, "7:28", "data.train_batch_size: expected a whole number, got 'many'"),
-        ({"config": {f"{ACTOR}.strategy": "megatron", f"{ACTOR}.megatron.tensor_model_parallel_size": 5}}, "8:66", "does not divide the 8 GPUs"),
     ],
 )  # fmt: skip
 def test_errors_of_a_case_at_their_places(answers, changes, place, message):
@@ -169,9 +167,7 @@ def test_a_plain_training_case(answers):
     [
         ("- id: [", 2, "cases.yaml:1:"),
         ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list, got keys and values"),
-        ("", 2, "the file is empty"),
         ("- id: a\n  model: m\n  gpus: {count: 1}\n  gpus: {count: 2}\n  config: {}\n", 1, "duplicate key 'gpus'"),
-        ("- 3\n- null\n", 1, "expected keys and values"),
     ],
 )  # fmt: skip
 def test_yaml_that_is_not_as_it_should_be(answers, tmp_path, text, code, message):

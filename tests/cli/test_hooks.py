@@ -17,13 +17,6 @@ import yaml
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.testing import assert_data
 
-#: Keys that pre-commit requires of a hook, and the other keys that it knows.
-DEMANDED = {"id", "name", "entry", "language"}
-KNOWN = DEMANDED | {
-    "description", "files", "exclude", "types", "types_or", "exclude_types", "always_run", "fail_fast", "verbose",
-    "pass_filenames", "require_serial", "language_version", "minimum_pre_commit_version", "args", "stages",
-    "additional_dependencies", "log_file",
-}  # fmt: skip
 #: The commands of this environment come first.
 COMMANDS = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
@@ -69,13 +62,6 @@ def run_hook(place, hook, config):
     finally:
         os.chdir(before)
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
-
-
-def test_the_hook_has_what_is_demanded(hook):
-    assert set(hook) >= DEMANDED
-    assert set(hook) <= KNOWN
-    assert hook["id"] == "verl-resources-check"
-    assert hook["language"] == "python"
 
 
 def test_the_hook_in_a_repository(hook, repository, root, make_good_run_text):

@@ -277,29 +277,6 @@ def test_options_that_make_no_run(here, capsys, option, value, code):
     assert list((here.path / "runs").iterdir()) == []
 
 
-SCRIPTS = {
-    "run_qwen3-8b_megatron.sh": ("qwen3-8b-grpo-16-gpus", "megatron", "sglang", 9, 0),
-    "dapo.sh": ("qwen2-5-32b-dapo-128-gpus", "fsdp2", "vllm", 9, 0),
-    "everything.sh": ("qwen2-5-3b-ppo-4-gpus", "fsdp", "vllm", 7, 1),
-    "qwen2-7b_grpo-lora_1_h100_fsdp_vllm.sh": ("qwen2-5-7b-grpo-lora-1xh100", "fsdp", "vllm", 14, 0),
-}
-
-
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_scripts_by_hand(here, root, capsys, name):
-    run_id, train, engine, settings, unread = SCRIPTS[name]
-    code, out, err = new(
-        capsys, "--script", str(root / "tests/intake/scripts" / name), "--format", "json", "--dry-run"
-    )
-    run = yaml.safe_load(json.loads(out)["text"])
-    assert code == 0
-    assert (run["id"], run["train"], run["infer"]["engine"]) == (run_id, train, engine)
-    assert len(run["settings"]) >= settings
-    assert err.count("[verl.unread]") == unread
-    assert not any(word in out for word in ("WANDB", "/mnt", "HOME", "/share"))
-    assert "TODO" not in run["model"]
-
-
 def test_a_model_of_ones_own(here, capsys):
     (here.path / "architectures.yaml").write_text(ARCHITECTURE, "utf-8")
     script = here.path.parent / "run.sh"
