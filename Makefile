@@ -52,7 +52,7 @@ $(BIN)/.package: $(VENV)/pyvenv.cfg pyproject.toml
 	$(call install,requirements/package.txt,.,the package into $(VENV): about 15 s)
 
 $(BIN)/.ready: $(BIN)/.package
-	$(call install,requirements/development.txt,.[docs$(COMMA)completion$(COMMA)test],what documentation and tests need: about 40 s)
+	$(call install,requirements/development.txt,.[docs$(COMMA)test],what documentation and tests need: about 40 s)
 
 html: $(BIN)/.ready  ## build the documentation into docs/_build/html
 	@test -d docs/_build/html || echo "Building the pages: about 1 minute, most of it for the form on the page hardware"

@@ -176,47 +176,12 @@ class Code(Enum):
     )
     script_place = (
         "The path of a launch script in verl's repository is unknown, so the run cannot link it.",
-        "Commit the script, or give ``--ref`` and ``--path``.",
+        "Commit the script, or add ``script`` to the run file.",
         Origin.INTAKE,
     )
     undecided = (
         "A field of a new run file has no value.",
         "Replace the TODO in the file, or give the option in the message.",
-        Origin.INTAKE,
-    )
-    page_syntax = (
-        "A hand-typed page has markup that docutils cannot parse.",
-        "Fix the markup at the place in the message.",
-        Origin.INTAKE,
-    )
-    page_mended = (
-        "A part of a hand-typed page was read with a correction, or is written in another form.",
-        "Check the correction in the message.",
-        Origin.INTAKE,
-    )
-    page_assumed = (
-        "A value that a hand-typed page does not state was assumed.",
-        "Check it, and correct the run files.",
-        Origin.INTAKE,
-    )
-    page_row = (
-        "A table or row of a hand-typed page cannot be read, so no run file is written for it.",
-        "Complete the row on the page, or write the run file by hand.",
-        Origin.INTAKE,
-    )
-    page_cell = (
-        "A cell of a hand-typed page cannot be read; its field is omitted.",
-        "Correct the cell, or add the field to the run file.",
-        Origin.INTAKE,
-    )
-    page_link = (
-        "A link of a hand-typed page does not point to a file of verl at a commit.",
-        "Correct the link, or the field ``script`` of the run file.",
-        Origin.INTAKE,
-    )
-    page_differs = (
-        "A hand-typed page and the data differ.",
-        "Correct the wrong one.",
         Origin.INTAKE,
     )
 

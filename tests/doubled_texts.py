@@ -1,14 +1,8 @@
-"""Scripts, logs and pages of two sizes, for the test of doubling."""
+"""Scripts and logs of two sizes, for the test of doubling."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from doubled_data import bundled, data_file
-
-from sphinx_verl_resources.catalog.files import ARCHITECTURES, GPUS
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.resolve import resolve
 from sphinx_verl_resources.intake.log import read_log
@@ -165,115 +159,6 @@ def log_braces_then_commas(n):
 KINDS["log_braces_then_commas"] = 6000, log_braces_then_commas
 
 
-# Pages.
-def page(size, text, before="", after=""):
-    def make(n):
-        from sphinx_verl_resources.intake.page import Known, read_page
-
-        known = Known(bundled(GPUS), bundled(ARCHITECTURES), {}, None)
-        body = before + "".join(text.format(i) for i in range(n)) + after + "\n"
-
-        def work():
-            with suppress(NoAnswerError):
-                read_page(data_file(body, "page.rst"), known)
-
-        return work
-
-    return size, make
-
-
-TABLE = """7B
-~~
-
-.. list-table::
-   :header-rows: 1
-
-   * - Tag
-     - Model
-     - Task
-     - Resource
-     - MaxBatch
-     - Train
-     - Infer
-     - Link
-     - Contributor
-"""
-ROW = """   * - MIN
-     - Qwen2.5-7B
-     - GRPO-LoRA{0}
-     - 1*H100
-     - 16
-     - fsdp
-     - vllm0.8.3
-     - `a <https://a.b/{0}>`_
-     - A
-"""
-PAGES = {
-    "rows": page(10, ROW, TABLE),
-    "rows_alike": page(10, ROW.replace("{0}", "1"), TABLE),
-    "rows_short": page(40, "   * - MIN{0}\n", TABLE),
-    "tables": page(8, "\n" + TABLE.replace("~~", "~~\n") + ROW),
-    "csv_rows": page(
-        100,
-        "   MIN,Qwen2.5-7B,GRPO{0},1*H100,16,fsdp,vllm0.8.3,,A\n",
-        "7B\n~~\n\n.. csv-table::\n   :header: Tag,Model,Task,Resource,MaxBatch,Train,Infer,Link,Contributor\n\n",
-    ),
-    "targets": page(1500, ".. _a{0}: https://a.b/{0}\n\n"),
-    "targets_inner": page(1500, ".. _a{0}:\n\n"),
-    "targets_in_a_row": page(1000, ".. _a{0}:\n", "", "\nText."),
-    "targets_alike": page(1500, ".. _a: https://a.b/{0}\n\n"),
-    "references": page(1500, "`a{0}`_ "[:-1] + "\n"),
-    "references_anonymous": page(250, "`a{0} <b>`__\n"),
-    "references_unknown": page(1500, "a{0}_\n"),
-    "substitutions": page(1500, ".. |a{0}| replace:: b\n"),
-    "substitutions_used": page(100, "|a|\n", ".. |a| replace:: b\n\n"),
-    "substitutions_with_links": page(600, "|a|\n", ".. |a| replace:: " + "a@b.de " * 9 + "\n\n"),
-    "substitutions_nested": page(100, ".. |a{0}| replace:: |a| |a|\n", ".. |a| replace:: b\n\n"),
-    "substitution_marks": page(1500, "|a|\n"),
-    "directives": page(100, ".. note:: a{0}\n\n"),
-    "directives_unknown": page(100, ".. aaa{0}:: a\n\n"),
-    "roles_unknown": page(100, ":aaa{0}:`a`\n"),
-    "footnotes": page(1500, ".. [#] a{0}\n"),
-    "footnotes_used": page(1500, "[#]_ \n\n.. [#] a{0}\n\n"),
-    "headings": page(100, "A{0}\n====\n\n"),
-    "headings_alike": page(100, "A\n====\n\n"),
-    "underlines": page(300, "7B {0}\n==\n\n"),
-    "underline_titles": page(300, "7B "[:-1] + "7"),
-    "emphases": page(500, "*a{0}* "[:-1] + "\n"),
-    "stars": page(1500, "*a\n"),
-    "backquotes": page(1500, "`a\n"),
-    "pipes": page(1500, "|a\n"),
-    "paragraphs": page(300, "a{0}\n\n"),
-    "items": page(100, "* a{0}\n\n"),
-    "quotes": page(100, "{0}\n  a\n\n"),
-    "grid": page(100, "| a | b |\n+---+---+\n", "+---+---+\n"),
-    "definitions": page(100, "a{0}\n   b\n"),
-    "fields": page(100, ":a{0}: b\n"),
-    "comments": page(200, ".. a{0}\n\n"),
-    "lines": page(200, "| a{0}\n"),
-    "updated": page(500, "Last update "),
-    "updated_lines": page(500, "* Last updated\n"),
-}
-KINDS.update({f"page_{name}": item for name, item in PAGES.items()})
-
-
-def substitution_of_links(n):
-    """Return a page with as many links in a substitution as uses of it."""
-    return page(0, "|a|\n", ".. |a| replace:: " + "a@b.de " * n + "\n\n")[1](n)
-
-
-def rows_that_differ(n):
-    """Compare each row of a page with runs that match no other row."""
-    from sphinx_verl_resources.intake.page import Known, differences, read_page
-
-    known = Known(bundled(GPUS), bundled(ARCHITECTURES), {}, None)
-    row = ROW.replace("`a <https://a.b/{0}>`_", "a")
-    body = TABLE + "".join(row.format(i) for i in range(n)) + "\n"
-    page = read_page(data_file(body, "page.rst"), known)
-    runs = {f"a{i}": row.record.model_copy(update={"task": "PPO"}) for i, row in enumerate(page.runs)}
-    return lambda: list(differences(page, runs, "data"))
-
-
 def estimate_unread_keys(n):
     registries = read_data([]).registries
     config = {f"data.k{i}": i for i in range(n)}
@@ -282,5 +167,3 @@ def estimate_unread_keys(n):
 
 
 KINDS["estimate_unread_keys"] = 1000, estimate_unread_keys
-KINDS["page_substitution_of_links"] = 75, substitution_of_links
-KINDS["page_rows_that_differ"] = 500, rows_that_differ

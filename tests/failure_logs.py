@@ -8,7 +8,6 @@ FIGURES = (
     "allocated memory 50.00 GiB is allocated by PyTorch, and 8.00 GiB is reserved by PyTorch but unallocated."
 )
 T1 = f"torch.OutOfMemoryError: {FIGURES}"
-CUMEM = "CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62"
 CONFIG = (
     "(TaskRunner pid=41) {'actor_rollout_ref': {'model': {'lora_rank': 0, 'path': 'Qwen/Qwen2.5-7B'}},\n"
     "(TaskRunner pid=41)  'trainer': {'nnodes': 1}}\n"

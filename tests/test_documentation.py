@@ -152,9 +152,3 @@ def test_what_the_estimator_page_says_of_the_closed_form(root, monkeypatch):
 def test_the_documentation_stays_short(root, pages, words):
     """The most words of a page, and of all pages in docs without the lists that are generated."""
     assert 0 < sum(len(page.read_text("utf-8").split()) for page in root.glob(pages)) <= words
-
-
-def test_the_guide_for_adopters_says_how_much_code_it_brings(root):
-    files = (root / "sphinx_verl_resources").rglob("*.py")
-    lines = sum(file.read_text("utf-8").count("\n") for file in files)
-    assert f"about {round(lines, -3):,} lines of Python" in (root / "docs/adopting.rst").read_text("utf-8")

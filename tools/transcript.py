@@ -24,9 +24,9 @@ RUN = "qwen2-5-7b-grpo-2xh100"
 FILE = f"data/runs/{RUN}.yaml"
 #: The commands to type, in order; the last two take most of the time.
 COMMANDS = (
-    f"verl-resources new --script {SCRIPT} --log ../run.log \\\n"
-    "    --tag MIN --evidence https://example.org/run.log \\\n"
-    "    --contributor 'Jane Doe' --contributor-url https://github.com/janedoe",
+    f"verl-resources new --script {SCRIPT} --log ../run.log",
+    "sed -i -e 's|^tag: TODO|tag: MIN|' -e 's|log, url: TODO|log, url: https://example.org/run.log|' \\\n"
+    f"    -e 's|{{name: TODO, url: TODO}}|{{name: Jane Doe, url: https://github.com/janedoe}}|' {FILE}",
     f"verl-resources check {FILE}",
     "sphinx-build -q -j auto docs docs/_build/html",
     f"grep -o 'id=\"run-{RUN}\"' docs/_build/html/hardware.html",
@@ -65,7 +65,7 @@ def run(command: str, clone: Path) -> Step:
         "sphinx-build": [sys.executable, "-m", "sphinx"],
     }.get(words[0], [words[0]])
     start = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "100", "NO_COLOR": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "100"}
     done = subprocess.run(
         [*program, *words[1:]],
         cwd=clone,

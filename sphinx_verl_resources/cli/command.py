@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
@@ -12,20 +11,15 @@ from operator import length_hint
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ..diagnostics import Code, Severity, counted, listed, one_line
+from ..diagnostics import Code, counted, listed, one_line
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import TextIO
 
     from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
 
-#: Values of ``--color``.
-COLOR_CHOICES = ("auto", "always", "never")
-_RESET, _DIM = "\x1b[0m", "\x1b[2m"
-_LEVELS = {Severity.ERROR: "\x1b[31m", Severity.WARNING: "\x1b[33m"}
 #: Return to the first column and clear the line.
 _CLEAR = "\r\x1b[K"
 #: Seconds before progress is shown, and between two updates.
@@ -49,7 +43,6 @@ _DECISIVE = frozenset(
         Code.shell_syntax, Code.missing_key, Code.impossible_settings,
     }
 )  # fmt: skip
-_choice = "auto"
 
 
 @dataclass(frozen=True)
@@ -124,34 +117,10 @@ def screen_width() -> int:
     return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
-def choose_color(choice: str) -> None:
-    """Set the value of ``--color`` for all later reports."""
-    global _choice
-    _choice = choice
-
-
-def wants_color(stream: TextIO | None, choice: str, environment: Mapping[str, str]) -> bool:
-    """Return whether to write colours: the choice decides, then the environment, then the terminal.
-
-    Args:
-        stream: the output stream.
-        choice: one of ``COLOR_CHOICES``.
-        environment: environment variables; ``NO_COLOR`` and ``FORCE_COLOR`` are ignored if empty.
-    """
-    if choice != "auto":
-        return choice == "always"
-    if environment.get("NO_COLOR"):
-        return False
-    if environment.get("FORCE_COLOR"):
-        return True
-    return _is_terminal(stream) and environment.get("TERM") != "dumb"
-
-
 def report(problems: Sequence[Diagnostic]) -> bool:
     """Print problems to standard error, one per line, and return whether any is an error."""
-    colored = wants_color(sys.stderr, _choice, os.environ)
     for problem in listed(problems):
-        print(_colored(problem) if colored else problem, file=sys.stderr)
+        print(problem, file=sys.stderr)
     return any(problem.is_error for problem in problems)
 
 
@@ -178,7 +147,7 @@ def progress(
         total: their number, if the iterable has no length.
         clock: function that returns the time in seconds.
     """
-    if not _is_terminal(sys.stderr):
+    if not sys.stderr.isatty():
         yield from items
         return
     total = total or length_hint(items)
@@ -202,17 +171,3 @@ def _show(text: str) -> None:
     room = shutil.get_terminal_size().columns - 1
     sys.stderr.write(_CLEAR + one_line(text)[:room])
     sys.stderr.flush()
-
-
-def _colored(problem: Diagnostic) -> str:
-    """Return a problem as text, its level coloured and its code dimmed."""
-    level = f"{_LEVELS[problem.severity]}{problem.severity.name}{_RESET}"
-    place = f"{problem.place}: " if problem.place.path else ""
-    return f"{place}{level}: {problem.text} {_DIM}[{problem.code.id}]{_RESET}"
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:  # closed
-        return False

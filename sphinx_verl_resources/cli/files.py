@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import secrets
-import stat
 from contextlib import contextmanager, suppress
-from io import BufferedReader, FileIO
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -74,22 +73,19 @@ def open_file(name: str) -> BinaryIO:
 
 
 def write_result(path: Path, text: str) -> None:
-    """Write a result to a file in an existing folder, or to a device, a pipe or an open file.
+    """Write a result to a file in an existing folder.
 
     Raises:
         UsageError: it cannot be written.
     """
     shown = printable(str(path))
-    if path.is_dir():
-        raise UsageError(f"{shown}: is a directory; give a file")
+    if path.exists() and not path.is_file():
+        kind = "is a directory" if path.is_dir() else "not a regular file"
+        raise UsageError(f"{shown}: {kind}; give a file")
     if not path.parent.is_dir():  # most likely it is misspelt
         raise UsageError(f"{shown}: no such directory; create it first")
     with _writing(path):
         refuse_link_in_data(path)
-        with _opened_stream(path) as stream:
-            if stream:
-                stream.write(text.encode("utf-8", "backslashreplace"))
-                return
     _replace(path, text)
 
 
@@ -108,7 +104,7 @@ def write_results(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def create_file(path: Path, directory: Path, text: str) -> None:
-    """Create a data file; if two processes do so at once, exactly one succeeds.
+    """Create a data file.
 
     Raises:
         FileExistsError: it already exists.
@@ -116,16 +112,10 @@ def create_file(path: Path, directory: Path, text: str) -> None:
     """
     with _writing(path):
         refuse_leading_out(path, directory)
-    with _temporary_file(path, text) as written:
-        try:
-            os.link(written, path)
-        except FileExistsError:
-            raise FileExistsError(f"{printable(str(path))}: already exists") from None
-        except OSError:  # the file system does not support hard links
-            if os.path.lexists(path):
-                raise FileExistsError(f"{printable(str(path))}: already exists") from None
-            with _writing(path):
-                written.replace(path)
+    if os.path.lexists(path):
+        raise FileExistsError(f"{printable(str(path))}: already exists")
+    with _temporary_file(path, text) as written, _writing(path):
+        written.replace(path)
 
 
 def replace_file(path: Path, directory: Path, text: str) -> None:
@@ -229,30 +219,6 @@ def _exchange(first: Path, second: Path) -> bool:
         return False
     names = _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second)
     return bool(rename(*names, _RENAME_EXCHANGE) == 0)
-
-
-@contextmanager
-def _opened_stream(path: Path) -> Iterator[FileIO | None]:
-    """Open a device, a pipe, or an open file with a name such as /dev/stdout; yield None for other files."""
-    if not path.exists():
-        yield None
-        return
-    place = path
-    while place.is_symlink() and not _is_among_open_files(place):
-        place = place.parent / place.readlink()
-    if os.path.realpath(place.parent) == os.path.realpath("/dev/fd"):
-        # Duplicate the descriptor: reopening a file would overwrite what other processes write to it.
-        with FileIO(os.dup(int(place.name)), "w") as stream:
-            yield stream
-    elif _is_among_open_files(place) or not stat.S_ISREG(path.stat().st_mode):
-        with path.open("ab", buffering=0) as stream:
-            yield stream
-    else:
-        yield None
-
-
-def _is_among_open_files(path: Path) -> bool:
-    return os.path.realpath(path.parent).startswith(("/proc/", "/dev/fd"))
 
 
 @contextmanager

@@ -14,12 +14,11 @@ import sys
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS, WORDS
 from ..diagnostics import nearest, printable
-from .command import COLOR_CHOICES, Command, UsageError, choose_color
+from .command import Command, UsageError
 from .files import write_result
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         with contextlib.redirect_stdout(output):
             options = _parsed(arguments)
-            choose_color(options.color)
             code: int = options.run(options)
     except SystemExit:  # --help and --version
         _write(output.getvalue())
@@ -96,12 +94,6 @@ def _parser_of(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
-    parser.add_argument(
-        "--color",
-        choices=COLOR_CHOICES,
-        default="auto",
-        help="colour messages; default: auto, on a terminal unless NO_COLOR is set",
-    )
     parser.set_defaults(run=command.run)
     return parser
 
@@ -136,10 +128,6 @@ def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> N
         if option.startswith("--") and not any(name.startswith(option) for name in ["--help", *known]):
             near = nearest(option, known)
             remedy = f"; did you mean {near!r}?" if near else f"; see {command.prog} --help"
-            if (
-                option == "--model" and "[MODEL " in command.format_usage()
-            ):  # the model was an option before it became an argument
-                remedy = f"; give the model without an option: {command.prog} Qwen/Qwen2.5-7B"
             command.error(f"unrecognized arguments: {option[:80]}{remedy}")
 
 
@@ -189,70 +177,10 @@ def _in_words(error: UsageError | OSError | UnicodeEncodeError) -> str:
     return f"{file}{error.strerror.lower()}"
 
 
-SHELLS = ("bash", "zsh", "tcsh")
-#: Values that completion offers; the options accept other values too.
-_WORDS: dict[str, tuple[str, ...]] = {
-    "size": SIZES, "tag": TAGS, "kind": (*WORDS, *KINDS), "train": TRAIN_BACKENDS, "infer": ENGINES,
-}  # fmt: skip
-
-
-def _add_completion_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("shell", choices=SHELLS, help="the shell that runs the script")
-
-
-def _print_completion(options: argparse.Namespace) -> int:
-    """Print the script."""
-    try:
-        import shtab
-    except ImportError:
-        raise UsageError(
-            "completion needs the library shtab, which is not installed; "
-            "pip install 'sphinx-verl-resources[completion]'"
-        ) from None
-    from ..estimator.tasks import TASKS
-
-    parser, commands = build_parser()
-    words = {**_WORDS, "task": tuple(TASKS)}
-    completed = {"file": shtab.FILE, "directory": shtab.DIRECTORY}
-    action: Any
-    for command in commands.values():
-        for action in command._actions:  # argparse has no public list, and shtab reads this one
-            if action.choices is None and action.dest in words:
-                action.choices = words[action.dest]
-            elif kind := path_kind(action):
-                action.complete = completed[kind]
-    print(shtab.complete(parser, shell=options.shell))
-    return 0
-
-
-def path_kind(action: argparse.Action) -> str | None:
-    """Return ``directory`` or ``file`` for an argument that is a path, judging by its metavar."""
-    metavar = str(action.metavar or "")
-    if metavar == "DIR":
-        return "directory"
-    return "file" if re.search(r"FILE|LOG|PATH|\.(yaml|rst)\b", metavar) else None
-
-
-COMPLETION = Command(
-    "completion",
-    "print a shell script that completes commands, options and file names",
-    {
-        "bash > verl-resources.bash": "",
-        "zsh > _verl-resources": "",
-    },
-    "0 success, 2 could not run.",
-    _add_completion_arguments,
-    _print_completion,
-    notes="For bash, source the file in ~/.bashrc; for zsh, put it into a folder of $fpath. The command "
-    "needs the library shtab: pip install 'sphinx-verl-resources[completion]'.",
-)
-
 #: The commands in the order of the help text, with their modules; only the module needed is loaded.
 NAMES = {
     "new": "new",
     "check": "check",
-    "import-rst": "import_rst",
     "table": "print_data",
     "export": "print_data",
     "estimate": "estimate",
@@ -260,7 +188,6 @@ NAMES = {
     "diagnose": "diagnose",
     "backtest": "backtest",
     "schema": "print_data",
-    "completion": "main",
 }
 
 

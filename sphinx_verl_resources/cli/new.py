@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shlex
 from dataclasses import fields, replace
 from datetime import date
@@ -16,7 +15,7 @@ from ..catalog.files import RUNS, DataFile, LeadsOutError, configured_directory,
 from ..catalog.links import Links
 from ..catalog.models.base import models_in
 from ..catalog.models.run import Run
-from ..catalog.names import ENGINES, KINDS, PAGE_COLUMNS, TAGS, TRAIN_BACKENDS
+from ..catalog.names import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS
 from ..catalog.run_names import ID_FORM, is_id
 from ..catalog.run_text import TODO, blank_text, run_text, text_for
 from ..catalog.validation import load
@@ -82,24 +81,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="version of the rollout engine, such as 0.8.3",
     )
     own.add_argument("--verl-version", metavar="VERSION", help="release or commit of verl")
-    own.add_argument("--max-batch", metavar="N", type=_number, help="largest batch that fits, in prompts")
-    own.add_argument("--ref", metavar="COMMIT", help="commit of verl that contains the script")
-    own.add_argument("--path", metavar="PATH", help="path of the script in that commit")
     own.add_argument(
         "--despite-out-of-memory",
         action="store_true",
         help="write the file even if the run ran out of memory",
     )
-    only = parser.add_argument_group("facts that no script or log contains", "written as TODO if not given")
-    only.add_argument(
-        "--tag",
-        choices=TAGS,
-        help="MIN: saves memory or needs the least hardware, RECOMMENDED: for throughput",
-    )
-    only.add_argument("--evidence", metavar="URL", help="public address of the log")
-    only.add_argument("--contributor", metavar="NAME", help="name or handle, not an e-mail address")
-    only.add_argument("--contributor-url", metavar="URL", help="public profile")
-    only.add_argument("--kind", choices=KINDS, help="basis of the claim; default: tested")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -363,18 +349,12 @@ def _id(text: str) -> str:
     return text
 
 
-def _number(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,6}", text):
-        raise argparse.ArgumentTypeError(f"expected a number of prompts, got {text[:80]!r}")
-    return int(text)
-
-
 NEW = Command(
     "new",
     "write a run file from a launch script and its log, or a template to fill in",
     {
         "--script run.sh --log run.log": "fill in what both contain; the rest is TODO",
-        '--script run.sh --gpus H100 --contributor "Jane Doe" --evidence https://example.org/run.log': "",
+        "--script run.sh --gpus 8*H100": "",
         "--script run.sh --dry-run": "print the file; write nothing",
         "--blank": "write a template with every field explained",
     },

@@ -1,1 +1,1 @@
-"""Read launch scripts, logs and hand-typed pages to create run files and diagnoses."""
+"""Read launch scripts and logs to create run files and diagnoses."""

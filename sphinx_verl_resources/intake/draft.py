@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..catalog.names import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
@@ -43,7 +42,6 @@ _REMARKS = {
     "max_batch": "prompts per step, as run; write more if more fits, or delete it if you do not know",
     "tag": "MIN: settings that save memory, or the least hardware; RECOMMENDED: settings for throughput",
 }
-_EVIDENCE_KINDS = {".log": "log", ".txt": "log", ".png": "screenshot", ".jpg": "screenshot"}
 #: For each field: the message if it is unknown, the remedy, and the settings that determine it.
 _UNKNOWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "task": ("unknown algorithm", "give it with --task, for example --task GRPO", (ESTIMATOR,)),
@@ -90,28 +88,26 @@ def draft_run(sources: Sources, user: UserInput, registries: Registries, today: 
     """
     found, problems = _found(sources, user, registries)
     to_do = {name: value or TODO for name, value in found.items()}
-    no_profile = None if user.contributor else TODO
     fields = _known(
         task=to_do["task"],
         gpus=_known(count=to_do["count"], type=to_do["gpu"], nodes=found["nodes"]),
         size=to_do["size"],
-        tag=user.tag or TODO,
+        tag=TODO,
         model=to_do["model"],
         train=user.train or to_do["train"],
         infer=_known(engine=to_do["engine"], version=found["engine version"]),
-        max_batch=user.max_batch or found["batch"],
+        max_batch=found["batch"],
         script=found["script"],
-        contributor=_known(name=user.contributor or TODO, url=user.contributor_url or no_profile),
-        kind=user.kind or "tested",
+        contributor={"name": TODO, "url": TODO},
+        kind="tested",
         added=today,
         versions=_known(verl=found["verl"], torch=found["torch"]),
         settings=found["settings"],
         measured=measured_fields(sources.log.figures) if sources.log else {},
-        evidence=[{"kind": _evidence_kind(user.evidence), "url": user.evidence or TODO}],
+        evidence=[{"kind": "log", "url": TODO}],
     )
     fields["id"] = user.id or id_of(fields)
-    given = {"tag": user.tag, "max_batch": user.max_batch}
-    remarks = {name: text for name, text in _REMARKS.items() if name in fields and not given[name]}
+    remarks = {name: text for name, text in _REMARKS.items() if name in fields}
     return Draft(fields, remarks, [*sources.problems(), *problems])
 
 
@@ -131,7 +127,7 @@ def _found(
     count, nodes, open_key = _gpu_count(sources, user, registries)
     gpu, about_gpu = (user.gpus[1], []) if user.gpus[1] else _gpu(sources, registries, named)
     engine = user.engine or _engine(sources, named)
-    script, about_script = _script(sources, user)
+    script, about_script = _script(sources)
     settings, about_settings = _settings(sources, registries, model)
     found = {
         "model": model,
@@ -178,11 +174,6 @@ def id_of(fields: Mapping[str, Any], more: str = "", taken: Container[str] = ())
     return suggested_id(
         known["model"] or "run", known["task"] or "", known["count"], known["type"], more, taken
     )
-
-
-def _evidence_kind(url: str | None) -> str:
-    ending = re.search(r"\.\w+(?=\Z|[?#])", url or "")
-    return _EVIDENCE_KINDS.get(ending[0].lower() if ending else "", "log")
 
 
 def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[str, list[Diagnostic]]:
@@ -273,19 +264,17 @@ def _batch(sources: Sources) -> int | None:
     return batch if type(batch) is int and 1 <= batch <= 10_000_000 else None
 
 
-def _script(sources: Sources, user: UserInput) -> tuple[dict[str, str], list[Diagnostic]]:
+def _script(sources: Sources) -> tuple[dict[str, str], list[Diagnostic]]:
     """Return the commit and the path of the script; empty if they are unknown."""
-    if user.ref and user.path:
-        return {"ref": user.ref, "path": user.path}, []
     if sources.file is None:
         return {}, []
     try:
         ref, path = committed(sources.file)
     except GitError as error:
         message = f"the script is not linked: {error}"
-        remedy = "commit it in a checkout of verl and give that path, or add --ref and --path"
+        remedy = "commit it in a checkout of verl and give that path, or add 'script' to the file"
         return {}, [warning(sources.place(), Code.script_place, message, remedy)]
-    return {"ref": user.ref or ref, "path": user.path or path}, []
+    return {"ref": ref, "path": path}, []
 
 
 def _settings(

@@ -52,15 +52,7 @@ class UserInput:
     train: str | None = None
     engine: str | None = None
     engine_version: str | None = None
-    tag: str | None = None
-    max_batch: int | None = None
-    kind: str | None = None
-    evidence: str | None = None
-    contributor: str | None = None
-    contributor_url: str | None = None
     verl_version: str | None = None
-    ref: str | None = None
-    path: str | None = None
 
 
 @dataclass(frozen=True)

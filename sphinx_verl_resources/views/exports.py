@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from docutils.utils import column_width
 from tabulate import tabulate
 
 from ..catalog.fields import as_text, every_field, field_named
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from .table import Cell
 
 #: The formats made by tabulate, with its names for them.
-TABULATE = {"plain": "simple", "github": "github", "html": "html", "latex": "latex"}
-FORMATS = (*TABULATE, "rst", "list-table", "csv", "json")
+TABULATE = {"plain": "simple", "github": "github"}
+FORMATS = (*TABULATE, "list-table", "csv", "json")
 LIST_CLASS = "verl-downloads"
 #: The content of each file, by file name.
 _CONTENTS = {
@@ -76,8 +75,6 @@ def runs_text(
     rows = [[cell.text for cell in row] for row in cells]
     if form == "csv":
         return csv_text(headings, rows)
-    if form == "rst":
-        return _simple_table([[_escape(text) for text in row] for row in (headings, *rows)])
     if form == "github":
         headings, *rows = [[_markdown(text) for text in row] for row in (headings, *rows)]
     return tabulate(rows, headings, tablefmt=TABULATE[form], disable_numparse=True)
@@ -90,45 +87,10 @@ def _plain(run: Run, name: str, computed: Mapping[str, str]) -> Any:
 
 
 def csv_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return comma-separated values that no spreadsheet interprets as formulas."""
+    """Return comma-separated values."""
     stream = io.StringIO()
-    guarded = ([_no_formula(text) for text in row] for row in (headings, *rows))
-    csv.writer(stream, lineterminator="\n").writerows(guarded)
+    csv.writer(stream, lineterminator="\n").writerows((headings, *rows))
     return stream.getvalue().rstrip("\n")
-
-
-#: The start of a formula, also in full-width characters, after characters that spreadsheets skip or that end
-#: a cell.
-_FORMULA = re.compile(
-    r"(?<![\s\";])([\s\";]+|\A)(?=[=+@\-\uff1d\uff0b\uff20\uff0d\ufe66\ufe62\ufe6b\ufe63\u2212])"
-)
-
-
-def _no_formula(text: str) -> str:
-    """Put an apostrophe before each text that a spreadsheet would interpret as a formula."""
-    return text if re.fullmatch(r"[+-]?[\d.,]+", text) else _FORMULA.sub(_guarded, text)
-
-
-def _guarded(match: re.Match[str]) -> str:
-    begins_cell = not match.start() or re.search(r"[;\t\r\n]", match[0])
-    return f"{match[0]}'" if begins_cell else match[0]
-
-
-def _simple_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table with column widths as docutils counts them; a single column would become a title."""
-    if len(rows[0]) == 1:
-        return _list_table(rows[0], rows[1:])
-    # An empty first cell would continue the row above.
-    shown = [[first or "\\", *others] for first, *others in rows]
-    widths = [max(map(column_width, column)) or 1 for column in zip(*shown, strict=True)]
-    border = "  ".join("=" * width for width in widths)
-    lines = [
-        "  ".join(
-            text + " " * (width - column_width(text)) for text, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in shown
-    ]
-    return "\n".join([border, lines[0], border, *lines[1:], border])
 
 
 def _list_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -200,7 +162,7 @@ def json_text(export: Export) -> str:
 
 
 def runs_csv(export: Export) -> str:
-    """Return the runs for spreadsheets, without cells that these would interpret as formulas."""
+    """Return the runs for spreadsheets."""
     fields = [field for field in every_field().values() if field.csv]
     named = ("id", "row_id", "status")
     headings = [*named, *(field.csv for field in fields), *(f"computed_{name}" for name in _COMPUTED)]

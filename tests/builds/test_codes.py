@@ -92,19 +92,6 @@ LAUNCH = """python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Q
  data.train_batch_size=8"""
 PRINTED_CONFIG = "{'data': {'train_batch_size': 16}, 'actor_rollout_ref': {'actor': {'strategy': 'fsdp'}}}"
 STEP = "step:1 - perf/max_memory_allocated_gb:20.5 - timing_s/step:10"
-IMPORT = ("import-rst", "page.rst", "--dry-run")
-PAGE = """Title
-=====
-
-7B
-~~~
-
-=== ========== ==== ======== ======== ===== ========= ================= ===========
-Tag Model      Task Resource MaxBatch Train Infer     Link              Contributor
-=== ========== ==== ======== ======== ===== ========= ================= ===========
-MIN Qwen2.5-7B GRPO 2*H100   64       fsdp  vllm0.8.3                   Jane
-=== ========== ==== ======== ======== ===== ========= ================= ===========
-"""
 #: Arguments of the command and files, for problems that no page can provoke.
 COMMANDS = {
     "shell_syntax": (
@@ -158,13 +145,6 @@ COMMANDS = {
         NEW, {"a.sh": LAUNCH, ".git": "gitdir: nowhere"}, "a.sh:1:1: WARNING: the script is not linked: it is not in a git",
     ),
     "undecided": (NEW, {"a.sh": LAUNCH}, "a.sh:1:1: WARNING: unknown rollout engine"),
-    "page_syntax": (IMPORT, {"page.rst": f"{PAGE}\n.. |x|\n"}, "page.rst:"),
-    "page_mended": (IMPORT, {"page.rst": PAGE.replace("~~~", "~")}, "page.rst:5:1: WARNING: "),
-    "page_assumed": (IMPORT, {"page.rst": PAGE}, "page.rst:10:1: WARNING: Model: "),
-    "page_row": (IMPORT, {"page.rst": "Title\n=====\n"}, "page.rst:1:1: ERROR: the page contains no runs"),
-    "page_cell": (IMPORT, {"page.rst": PAGE.replace("64  ", "many")}, "page.rst:10:1: ERROR: MaxBatch: "),
-    "page_link": (IMPORT, {"page.rst": PAGE.replace("                   Jane", " `x <ftp://x>`__   Jane")}, "page.rst:10:1: "),
-    "page_differs": ((*IMPORT[:-1], "--check", "--output", "data"), {"page.rst": PAGE, "data/runs/a.yaml": ""}, "page.rst:10:1: ERROR: "),
 }  # fmt: skip
 
 

@@ -107,16 +107,6 @@ def test_an_edit_of_a_run_that_is_renamed(data, monkeypatch, capsys):
     assert not (data.path / f"runs/{NEW}.yaml").exists()
 
 
-def test_a_file_that_appears_under_the_new_name_stays(data, monkeypatch, capsys):
-    run = data.good_run(OLD, gpus={"count": 4, "type": "H100"})
-    new = data.path / f"runs/{NEW}.yaml"
-    before(monkeypatch, os, "link", lambda: new.write_text("mine\n"))
-    monkeypatch.chdir(data.path.parent)
-    assert main(["check", "--fix", "data"]) == 2
-    assert new.read_text() == "mine\n"
-    assert run.exists()
-
-
 FIXER = """
 import sys
 from pathlib import Path

@@ -155,14 +155,3 @@ def test_questions_that_cannot_be_asked(diagnose, words, message):
     code, out, err = diagnose(NO_ROOM, *words)
     assert (code, out) == (2, "")
     assert message in err
-
-
-def test_a_question_that_cannot_be_asked_for_programs(diagnose):
-    code, out, _ = diagnose(NO_ROOM, "--gpus", "8xH1000", "--format", "json")
-    assert code == 2
-    assert "H1000" in json.loads(out)["error"]
-
-
-def test_no_such_log(capsys):
-    assert main(["diagnose", "none.log"]) == 2
-    assert "none.log: no such file" in capsys.readouterr().err

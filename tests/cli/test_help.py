@@ -42,35 +42,7 @@ LOG = """\
 (TaskRunner pid=1) step:2 - perf/max_memory_allocated_gb:44.5 - perf/max_memory_reserved_gb:61.25
 """
 FAILED = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n"
-PAGE = """\
-7B
---
-
-.. list-table::
-   :header-rows: 1
-
-   * - Tag
-     - Model
-     - Task
-     - Resource
-     - MaxBatch
-     - Train
-     - Infer
-     - Link
-     - Contributor
-   * - MIN
-     - Qwen2.5-7B
-     - GRPO
-     - 2*H100
-     - 64
-     - fsdp
-     - vllm0.8.3
-     - \\
-     - Jane Doe
-"""
-#: The run on the page.
-TYPED = {"model": "Qwen/Qwen2.5-7B", "max_batch": 64, "contributor": {"name": "Jane Doe"}}
-#: Fields that an estimate needs and the page does not show.
+#: Fields that an estimate needs.
 SETTINGS = {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4}
 AUTHOR = ("-c", "user.name=n", "-c", "user.email=e")
 QWEN = {
@@ -91,9 +63,7 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
     tmp_path = tmp_path / "here"
     for folder in ("data", "docs/data"):
         (tmp_path / folder / "runs").mkdir(parents=True)
-        (tmp_path / folder / "runs" / "a.yaml").write_text(
-            make_good_run_text(**TYPED, settings=SETTINGS), "utf-8"
-        )
+        (tmp_path / folder / "runs" / "a.yaml").write_text(make_good_run_text(settings=SETTINGS), "utf-8")
     files = {
         "cases.yaml": yaml.safe_dump([CASE]),
         "run.sh": SCRIPT,
@@ -101,7 +71,6 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
         "config.json": json.dumps(QWEN),
         "run.log": LOG,
         "failed.log": FAILED,
-        "device_tuning.rst": PAGE,
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text, "utf-8")
@@ -110,14 +79,10 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
 
 
 @pytest.mark.parametrize(("name", "command"), EXAMPLES)
-def test_examples(scratch, capsys, needs, name, command):
+def test_examples(scratch, capsys, name, command):
     """Each example runs as written, in a folder with its files."""
-    if name == "completion":
-        needs("shtab")
-    line, _, target = command.partition(" > ")
-    words = shlex.split(line)
+    words = shlex.split(command)
     assert words[:2] == ["verl-resources", name]
-    assert re.fullmatch(r"[\w.-]*", target)
     before = set(scratch.rglob("*"))
     code = main(words[1:])
     out, err = capsys.readouterr()
@@ -126,49 +91,19 @@ def test_examples(scratch, capsys, needs, name, command):
     assert " ERROR: " not in err
     new = {path for path in scratch.rglob("*") if path.is_file()} - before
     assert out or new or code
-    if {"--output", "--record"} & set(words) and name != "import-rst":
+    if {"--output", "--record"} & set(words):
         assert new
 
 
-@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
-def test_every_help_has_purpose_examples_and_exit_codes(command, capsys):
-    with pytest.raises(SystemExit) as exit_:
-        main([command.name, "--help"])
-    assert exit_.value.code == 0
-    text = capsys.readouterr().out
-    assert len(command.examples) >= 2
-    assert re.fullmatch(r"0 .*\b2 (could not run|no answer)\.( .*)?", command.exit_codes)
-    assert " ".join(text.split()).endswith(f" Exit codes: {command.exit_codes}")
-    assert command.help[0].islower()
-    assert "\n" not in command.help
-    assert not command.help.endswith(".")
-    assert f"examples:\n  verl-resources {command.name}" in text
-
-
-@pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.name)
-def test_every_option_is_explained(command):
-    for action in build_parser()[1][command.name]._actions:
-        assert action.help, action
-        assert not action.help.endswith("."), action
-        if action.nargs != 0:
-            assert action.metavar or action.choices or action.required, action
-
-
-def test_same_things_have_the_same_names():
-    """An option that several commands share takes the same kind of value in each."""
-    found: dict[str, set[str]] = {}
-    for name, parser in build_parser()[1].items():
-        for action in parser._actions:
-            for option in action.option_strings:
-                found.setdefault(option, set()).add(name)
-    printing = {"check", "table", "export", "estimate", "plan", "backtest"}
-    assert found["--format"] >= printing
-    assert found["--output"] >= printing - {"check"} | {"schema"}
-    assert found["--data"] >= printing - {"check"}
-    assert found["--color"] == set(build_parser()[1])
-    for name in printing:
-        (form,) = [action for action in build_parser()[1][name]._actions if action.dest == "format"]
-        assert "json" in form.choices
+def test_every_help_has_examples_and_every_option_is_explained(capsys):
+    for command in all_commands():
+        with pytest.raises(SystemExit, match="0"):
+            main([command.name, "--help"])
+        text = capsys.readouterr().out
+        assert f"examples:\n  verl-resources {command.name}" in text
+        assert " ".join(text.split()).endswith(f" Exit codes: {command.exit_codes}")
+        for action in build_parser()[1][command.name]._actions:
+            assert action.help, action
 
 
 def test_alone_it_prints_help(capsys):
@@ -184,10 +119,8 @@ def test_alone_it_prints_help(capsys):
     ("words", "message"),
     [
         (["chek"], "unknown command 'chek'; did you mean 'check'?"),
-        (["tabel", "--help"], "unknown command 'tabel'; did you mean 'table'?"),
         (["zzz"], "unknown command 'zzz'; the commands are "),
         (["check", "--fromat=json"], "unrecognized arguments: --fromat; did you mean '--format'?"),
-        (["plan", "--taks", "GRPO"], "unrecognized arguments: --taks; did you mean '--task'?"),
         (["schema", "--qqq"], "unrecognized arguments: --qqq; see verl-resources schema --help"),
         (["table", "--format", "jsn"], "invalid choice: 'jsn' (choose from "),
     ],
@@ -204,12 +137,6 @@ def test_an_option_may_be_shortened(data, monkeypatch, capsys):
     monkeypatch.chdir(data.path.parent)
     assert main(["check", "--form", "json"]) == 0
     assert capsys.readouterr().out == "[]\n"
-
-
-def test_as_a_program_alone():
-    result = subprocess.run([sys.executable, "-m", "sphinx_verl_resources"], capture_output=True, text=True)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "commands:" in result.stderr
 
 
 def test_the_reference_has_every_command_and_option(project, root, monkeypatch):

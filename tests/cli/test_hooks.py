@@ -17,13 +17,6 @@ import yaml
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.testing import assert_data
 
-#: Keys that pre-commit requires of a hook, and the other keys that it knows.
-DEMANDED = {"id", "name", "entry", "language"}
-KNOWN = DEMANDED | {
-    "description", "files", "exclude", "types", "types_or", "exclude_types", "always_run", "fail_fast", "verbose",
-    "pass_filenames", "require_serial", "language_version", "minimum_pre_commit_version", "args", "stages",
-    "additional_dependencies", "log_file",
-}  # fmt: skip
 #: The commands of this environment come first.
 COMMANDS = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
@@ -71,35 +64,6 @@ def run_hook(place, hook, config):
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
 
-def test_the_hook_has_what_is_demanded(hook):
-    assert set(hook) >= DEMANDED
-    assert set(hook) <= KNOWN
-    assert hook["id"] == "verl-resources-check"
-    assert hook["language"] == "python"
-
-
-@pytest.mark.parametrize(
-    ("path", "matches"),
-    [
-        ("docs/data/runs/a.yaml", True),
-        ("runs/a.yaml", True),
-        ("data/cases/mine.yaml", True),
-        ("docs/data/gpus.yaml", True),
-        ("docs/data/architectures.yaml", True),
-        ("docs/data/config_keys.yaml", True),
-        ("docs/data/analysis.yaml", True),
-        ("docs/data/accuracy.yaml", True),
-        ("docs/data/runs/a.yml", True),  # never read; the check reports it
-        ("docs/index.rst", False),
-        ("mygpus.yaml", False),
-        ("docs/data/runs/deep/a.yaml", False),
-        (".github/workflows/runs.yaml", False),
-    ],
-)
-def test_which_files_start_the_hook(hook, path, matches):
-    assert bool(re.search(hook["files"], path)) is matches
-
-
 def test_the_hook_in_a_repository(hook, repository, root, make_good_run_text):
     config = yaml.safe_load((root / "docs/examples/pre-commit-config.yaml").read_text("utf-8"))["repos"][0]
     assert config["hooks"][0]["id"] == hook["id"]
@@ -118,27 +82,6 @@ def test_the_hook_in_a_repository(hook, repository, root, make_good_run_text):
     bad = run_hook(repository, hook, config)
     assert bad.returncode == 1
     assert bad.stderr.startswith("docs/data/runs/b.yaml:4:6: ERROR: tag: unknown value 'X'")
-
-
-def test_the_hook_sees_what_a_registry_does_to_other_files(hook, repository, make_good_run_text):
-    """Files outside the commit count too, so that rules about all data work."""
-    (repository / "docs/data/runs/a.yaml").write_text(
-        make_good_run_text(gpus={"count": 1, "type": "Z1"}), "utf-8"
-    )
-    registry = repository / "docs/data/gpus.yaml"
-    card = "gpus:\n- {{name: {}, vendor: nvidia, memory_gb: 80, memory_mib: 81559, kind: nominal}}\n"
-    registry.write_text(card.format("Z1"), "utf-8")
-    git(repository, "add", ".")
-    git(repository, "-c", "user.name=n", "-c", "user.email=e", "commit", "--quiet", "-m", "A card")
-    registry.write_text(card.format("Y1"), "utf-8")
-    git(repository, "add", ".")
-    assert run_hook(repository, hook, {"hooks": [{}]}).returncode == 2, (
-        "no ./data: nothing else is taken for it"
-    )
-    result = run_hook(repository, hook, {"hooks": [{"args": ["docs/data"]}]})
-    assert result.returncode == 1
-    assert "docs/data/runs/a.yaml" in result.stderr
-    assert "verl.unknown_gpu" in result.stderr
 
 
 @pytest.mark.slow

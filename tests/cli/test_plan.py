@@ -49,9 +49,7 @@ def test_it_is_the_answer_of_the_python_api(planned):
     "line",
     [
         "qwen2.5-7b --gpus 8*H100",
-        "QWEN/qwen2.5-7b --gpus 8×H100",
         "--gpu H100 --count 8 Qwen2.5-7B",
-        "Qwen2.5-7B --gpu H100 --gpus 8",
         "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B --gpus 8xH100",
     ],
 )
@@ -104,7 +102,7 @@ def test_what_a_setting_does_comes_before_the_figures(plan):
     assert out.index("Ignored: a.b") < out.index("Best with")
 
 
-@pytest.mark.parametrize("columns", [72, 80, 100, 300])
+@pytest.mark.parametrize("columns", [72, 300])
 @pytest.mark.parametrize(
     "line",
     ["qwen2.5-7b --gpus 8xH100", "qwen2.5-72b --gpus 2xH100", "qwen2.5-7b --gpu H100 --count 2 --task PPO"],
@@ -150,14 +148,11 @@ def test_a_setting_that_is_not_modelled_leaves_no_figure(planned):
     ("line", "message"),
     [
         ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: unknown model 'Qwen/Qwen2.5-9B'; did you mean Qwen/Qwen2.5-"),
-        ("qwen2.5-9b --gpus 8xH100", "? If not, give the path of its config.json instead [verl.unknown_model]"),
         ("zzz --gpus 8xH100", "model: unknown model 'zzz'; give the path of its config.json instead"),
         ("qwen2.5-7b --gpus 8xH10", "unknown GPU 'H10'; did you mean 'H100'?"),
         ("qwen2.5-7b --gpus 8xH100 --task GRPO-Lara", "unknown task 'GRPO-Lara'; did you mean 'GRPO-LoRA'? [verl.unknown_value]"),
         ("qwen2.5-7b --gpus 8xH100 --gpu A100", "--gpus is H100, but --gpu is A100; give one of them"),
-        ("qwen2.5-7b --gpus 8xH100 --count 4", "--gpus is 8, but --count is 4; give one of them"),
         ("qwen2.5-7b nonsense --gpus 8xH100", "two models given, 'qwen2.5-7b' and 'nonsense'; give one model; settings are key=value"),
-        ("qwen2.5-7b --gpus 8xH100 data.train_batch_size=x", "data.train_batch_size: expected a whole number, got 'x'"),
         ("qwen2.5-7b --gpus 8xH100 actor_rollout_ref.rollout.tensor_model_parallel_size=3", "3 does not divide the 8 GPUs"),
         ("actor_rollout_ref.model.path=/m/Qwen2.5-7 --gpus 8xH100", "did you mean Qwen/Qwen2.5-7B? Give it before the settings, "),
     ],
@@ -180,12 +175,6 @@ def test_numbers_that_are_none(plan, capsys, option):
         plan("qwen2.5-7b", option)
     assert exit_.value.code == 2
     assert "must be a whole number from 1 to" in capsys.readouterr().err
-
-
-def test_the_former_option_for_the_model(plan, capsys):
-    with pytest.raises(SystemExit):
-        plan("--model Qwen/Qwen2.5-7B --gpus 8xH100")
-    assert "give the model without an option: verl-resources plan Qwen/Qwen2.5-7B" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["own", "own/config.json", "own/small --config own/config.json"])

@@ -94,7 +94,7 @@ def test_a_variable_that_the_script_does_not_take(run, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("variable", ["DEVICE", "=gpu", "1A=2", "A B=1", ""])
+@pytest.mark.parametrize("variable", ["DEVICE", "1A=2"])
 def test_a_variable_that_is_none(run, capsys, name, variable):
     with pytest.raises(SystemExit, match="2"):
         run(name, SCRIPT, "--env", variable)

@@ -100,10 +100,6 @@ def test_the_share_that_is_free_at_the_start(first):
     assert first("startup", "not-enough-free-at-start", **free) == {SHARE: 0.5}
 
 
-def test_sampler(first):
-    assert first("startup", "warm-up") == {f"{ROLLOUT}.max_num_seqs": 512}
-
-
 @pytest.mark.parametrize(
     ("frame", "key", "value"),
     [("capture_model", f"{ROLLOUT}.enforce_eager", True), ("profile_run", f"{ROLLOUT}.max_num_batched_tokens", 4096),

@@ -49,11 +49,9 @@ def codes(found):
     [
         ("Qwen/Qwen2.5-7B-Instruct", ["Qwen/Qwen2.5-7B-Instruct"]),
         ("$HOME/models/Qwen2.5-7B-Instruct", ["Qwen/Qwen2.5-7B-Instruct"]),
-        ("/share/qwen2.5-7b-instruct/", ["Qwen/Qwen2.5-7B-Instruct"]),
         ("/hub/models--Qwen--Qwen2.5-7B/snapshots/0123abc", ["Qwen/Qwen2.5-7B"]),
         ("${ROOT}/Qwen/Qwen2.5-7B", ["Qwen/Qwen2.5-7B"]),
         ("/models/qwen", []),
-        ("", []),
         ("/", []),
     ],
 )
@@ -87,12 +85,9 @@ def test_a_model_that_is_not_recorded():
     ("settings", "program", "task"),
     [
         ({"algorithm.adv_estimator": "grpo"}, "", "GRPO"),
-        ({"algorithm.adv_estimator": "gae"}, "", "PPO"),
         ({}, "", "PPO"),
-        ({"algorithm.adv_estimator": "rloo"}, "", "RLOO"),
         ({"algorithm.adv_estimator": "reinforce_plus_plus"}, "", "REINFORCE++"),
         ({"algorithm.adv_estimator": "grpo", "actor_rollout_ref.model.lora_rank": 32}, "", "GRPO-LoRA"),
-        ({"algorithm.adv_estimator": "grpo", "actor_rollout_ref.model.lora_rank": 0}, "", "GRPO"),
         ({"algorithm.adv_estimator": "grpo"}, "recipe.dapo.main_dapo", "DAPO"),
         ({"algorithm.adv_estimator": "grpo", "reward_model.reward_manager": "dapo"}, "", "DAPO"),
         (
@@ -102,17 +97,12 @@ def test_a_model_that_is_not_recorded():
         ),
         ({"algorithm.adv_estimator": "grpo"}, "recipe.fully_async_policy.x", "GRPO (fully async)"),
         ({"algorithm.adv_estimator": "grpo", LOSS: "gspo", "reward_model.reward_manager": "dapo"}, "", "GSPO"),
-        ({"algorithm.adv_estimator": "grpo", LOSS: "vanilla"}, "", "GRPO"),
         ({"algorithm.adv_estimator": "grpo", LOSS: "geo_mean", "actor_rollout_ref.model.lora_rank": 8}, "", "GMPO-LoRA"),
-        ({"algorithm.adv_estimator": "grpo", LOSS: "dppo_tv"}, "", "DPPO"),
         ({"algorithm.adv_estimator": "grpo", LOSS: "kl_cov"}, "recipe.entropy.main_entropy", "KL-Cov"),
-        ({"algorithm.adv_estimator": "gpg", LOSS: "gpg"}, "", "GPG"),
         ({"algorithm.adv_estimator": "gae", LOSS: "gspo"}, "", "PPO (GSPO loss)"),
         ({"algorithm.adv_estimator": "gae", "reward_model.reward_manager": "dapo"}, "", "PPO"),
         ({"algorithm.adv_estimator": "optimal_token_baseline"}, "", "OTB"),
-        ({"algorithm.adv_estimator": "opo"}, "", "OPO"),
         ({"algorithm.adv_estimator": "rloo"}, "recipe.prime.main_prime", "PRIME"),
-        ({}, "recipe.spin.main_spin", "SPIN"),
         ({}, "main_gkd on_policy_distill_trainer", "GKD"),
         ({"algorithm.adv_estimator": "grpo", "distillation.enabled": True, TASK_REWARDS: False}, "", "OPD"),
         ({"algorithm.adv_estimator": "grpo", "distillation.enabled": True, "actor_rollout_ref.model.lora_rank": 8}, "", "GRPO-LoRA + OPD"),
@@ -146,17 +136,10 @@ def test_gpu_names(printed, gpu):
     [
         ("data.train_files", "x.parquet"),
         ("trainer.logger", ("console",)),
-        ("trainer.project_name", "secret plan"),
         ("trainer.default_local_dir", "ckpt"),
-        ("custom_reward_function.path", "reward.py"),
-        ("reward_model.sandbox_fusion.url", "u"),
         ("env.WANDB_API_KEY", "0123"),
-        ("actor.x.api_key", "k"),
-        ("ray_init.address", "auto"),
         ("a.b", "/home/somebody/x"),
-        ("a.b", "~/x"),
         ("a.b", "a@b"),
-        ("a.b", "tcp://node"),
         ("a.b", "10.1.2.3:80"),
         ("a.b", float("inf")),
         ("a.b", {"c": 1}),
@@ -171,12 +154,9 @@ def test_settings_that_are_left_out(key, value):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("actor_rollout_ref.rollout.mode", "async"),
         ("actor_rollout_ref.actor.checkpoint.save_contents", ("model", "optimizer")),
-        ("data.max_prompt_length", 512),
         ("actor_rollout_ref.model.target_modules", "all-linear"),
         ("actor_rollout_ref.model.external_lib", None),
-        ("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", 16384),
     ],
 )
 def test_settings_that_are_kept(key, value):
@@ -277,13 +257,6 @@ def test_why_something_is_left_out_is_said():
         "settings left out, because they contain files, accounts or machines: data.b",
         "settings left out, because a run file cannot contain such values or keys: data.a",
     ]
-
-
-def test_what_is_left_out_is_said():
-    found = draft(command("data.train_files=$HOME/x trainer.logger=console data.shuffle=True"))
-    (said,) = [problem for problem in found.problems if problem.code is Code.left_out]
-    assert "trainer.logger, data.train_files" in said.message
-    assert found.fields["settings"] == {"data.shuffle": True}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 import yaml
-from failure_logs import CONFIG, CUMEM, STEP, T1, log_of
+from failure_logs import CONFIG, STEP, T1, log_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,11 +18,6 @@ GIB = 2**30
 
 def failure(*lines):
     return read_log(["\n".join(lines).encode()], "run.log").failure
-
-
-def phase_of(content):
-    found = read_log([content], "run.log", last_run=True).failure
-    return found.phase if found else "unknown"
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +91,6 @@ def test_a_log_that_is_cut_anywhere_tells_nothing_wrong(cases, data):
     content = log_of(case)
     begin = data.draw(st.integers(0, len(content)))
     check_cut(case, content[begin : data.draw(st.integers(begin, len(content)))])
-
-
-@given(st.lists(st.sampled_from([*T1.split(". "), *CUMEM.split(" "), "\n", "ray::", "Traceback (most recent call last):",
-                                 '  File "a/dp_actor.py", line 3, in update_policy', "(WorkerDict pid=3) ", "\r", "\0"])
-                | st.text(max_size=9), max_size=40))  # fmt: skip
-def test_no_text_raises(parts):
-    phase_of("".join(parts).encode("utf-8", "surrogatepass"))
 
 
 # -- messages

@@ -89,13 +89,6 @@ def test_truncated_configuration_says_nothing_wrong(lines):
     assert places(found) == ["run.log:1:1 unread"]
 
 
-def test_truncated_configuration_keeps_what_is_complete():
-    long = {**CONFIG, "trainer": {f"key_{number}": number for number in range(40)}}
-    found = read(*printed(long)[:-5])
-    assert found.settings["data.train_batch_size"] == 256
-    assert found.settings["trainer.key_10"] == 10
-
-
 def test_values_that_are_no_literals():
     found = read(
         WHO
@@ -103,6 +96,13 @@ def test_values_that_are_no_literals():
     )
     assert found.settings == {"data.d": 0.5, "data.e": "True"}
     assert [problem.message.split()[3] for problem in found.problems] == ["data.a", "data.b", "data.c"]
+
+
+@pytest.mark.parametrize("value", [f"0x{'f' * 20_000}", "9" * 5_000, "1e999", "1j", f"{'-' * 5_000}1"])
+def test_an_odd_value_is_left_out(value):
+    found = read(f"{WHO}{{'data': {{'a': {value}, 'b': 8}}}}")
+    assert "data.a" not in found.settings
+    assert len(found.problems) == 1
 
 
 def test_figures():
@@ -124,7 +124,6 @@ def test_figures():
 @pytest.mark.parametrize(
     ("line", "column"),
     [
-        (step(1, gib="n/a", time=1), 10),
         (step(1, gib="nan", time=1), 10),
         (step(1, gib="-5", time=1), 10),
         ("  {'perf/max_memory_allocated_gb': 71.3}", 5),
@@ -142,12 +141,6 @@ def test_a_line_that_breaks_off_gives_no_half_figure():
     assert found.figures.figure("timing_s/step") == 9
     assert found.figures.figure("perf/max_memory_allocated_gb") is None
     assert places(found) == ["run.log:1:28 unread"]
-
-
-def test_very_many_are_counted():
-    found = read(*(step(number, gib="?", time=1) for number in range(200)))
-    assert len(found.problems) == 51
-    assert any(problem.message == "150 more lines could not be read" for problem in found.problems)
 
 
 def test_the_last_run_with_figures_counts():
@@ -250,15 +243,11 @@ def test_the_course_of_figures():
     [
         ("INFO 04-12 vLLM API server version 0.8.3", [("vllm", "0.8.3")]),
         ("Initializing a V1 LLM engine (v0.8.5.post1) with config: torch_dtype", [("vllm", "0.8.5.post1")]),
-        ("Initializing an LLM engine (v0.6.3) with config", [("vllm", "0.6.3")]),
         ("torch==2.6.0+cu124", [("torch", "2.6.0")]),
-        ("torch 2.6.0, cuda 12.4", [("torch", "2.6.0")]),
         ("verl==0.4.0.dev0", [("verl", "0.4.0.dev0")]),
         ("sglang version: 0.4.6.post5", [("sglang", "0.4.6.post5")]),
         ("flash-attn 2.7 requires torch==2.6.0", []),
         ("pip install torch==2.5.1", []),
-        ("torch>=2.4.0", []),
-        ("/opt/torch 2.x/", []),
         ("mytorch==1.0.0", []),
     ],
 )
@@ -273,7 +262,6 @@ def test_versions(line, found):
         ("NVIDIA A100-SXM4-80GB", ["A100-SXM4-80GB"]),
         ("E=8,device_name=NVIDIA_H100_80GB_HBM3.json", ["H100 80GB HBM3"]),
         ("faster on NVIDIA H100 cards", []),
-        ("NVIDIA-SMI 550.54", []),
         ("see the NVIDIA A100 whitepaper", []),
     ],
 )
@@ -285,15 +273,6 @@ def test_contradictions_are_not_decided():
     found = read("torch==2.6.0", "torch==2.7.0", "GPU 0: NVIDIA H20", "GPU 1: NVIDIA L40S", step(1, gib=1))
     assert (found.versions, found.gpu) == ({}, "")
     assert places(found) == ["run.log:2:1 unread", "run.log:3:1 unread"]
-
-
-def test_fixture(root):
-    with (root / "tests/intake/logs/two_runs.log").open("rb") as stream:
-        found = read_log(blocks_of(stream), "two_runs.log")
-    assert found.settings["actor_rollout_ref.rollout.gpu_memory_utilization"] == 0.6
-    assert found.figures.figure("perf/max_memory_allocated_gb") == 43.75
-    assert (found.gpu, found.versions) == ("A100-SXM4-80GB", {"vllm": "0.8.3"})
-    assert found.failure is None
 
 
 class Endless(io.RawIOBase):
@@ -349,8 +328,8 @@ def test_a_progress_bar_of_any_length_hides_no_figure(monkeypatch):
         assert (str(found.failure.place), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
 
 
-@pytest.mark.parametrize("size", [1 << 10, 1 << 16, 1 << 20])
-@pytest.mark.parametrize("filling", [1 << 16, (1 << 16) - 9, 3 << 20])
+@pytest.mark.parametrize("size", [1 << 10, 1 << 20])
+@pytest.mark.parametrize("filling", [1 << 16, 3 << 20])
 def test_what_stands_behind_all_that_is_read_of_a_line_is_listed(monkeypatch, size, filling):
     monkeypatch.setattr(log_lines, "BLOCK", size)
     text = f"noise\n{'x' * filling} perf/max_memory_allocated_gb:99 perf/max_memory_allocated_gb:98\n{step(1, gib=71.3)}\n"
@@ -380,8 +359,3 @@ PIECES = st.sampled_from(
 def test_any_text(parts):
     found = read_log(blocks_of(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass"))), "run.log")
     assert all(problem.place.line >= 1 for problem in found.problems)
-
-
-@given(st.binary(max_size=2000))
-def test_any_bytes(content):
-    assert read_log(blocks_of(io.BytesIO(content)), "run.log").figures.steps >= 0

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.files import DataFile
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.diagnostics import NoAnswerError, nearest
+from sphinx_verl_resources.diagnostics import nearest
 from sphinx_verl_resources.intake import log as log_module
-from sphinx_verl_resources.intake import page_tables
 from sphinx_verl_resources.lint import data_rules, repairs
 from sphinx_verl_resources.lint.repairs import repaired
 
@@ -155,47 +153,6 @@ def test_a_run_is_found_among_those_like_it_as_by_comparing_all(rows):
     same = "model, GPUs, task, backend, engine and settings"
     wanted = [f"the run is the same as {other!r}: {same}" for other in first if other is not None]
     assert _found(data_rules.duplicate_run, context) == wanted
-
-
-def _page(text, tmp_path):
-    return page_tables.page_text(DataFile(tmp_path / "page.rst", "page.rst", text.encode()))
-
-
-@pytest.mark.parametrize(
-    ("line", "most", "what"),
-    [
-        (".. _a{}: https://a.b/{}\n", 1_000, "targets"),
-        *(
-            (line, 5_000, "links and marks")
-            for line in (".. |a{}| replace:: b\n", "`a{}`_\n", "|a|\n", "*a\n", "a{}_\n")
-        ),
-    ],
-)
-def test_a_page_with_too_many_marks_is_refused_at_the_line(line, most, what, tmp_path):
-    with pytest.raises(NoAnswerError) as caught:
-        _page("".join(line.format(index, index) for index in range(20_000)), tmp_path)
-    (problem,) = caught.value.diagnostics
-    assert str(problem).startswith("page.rst:")
-    assert problem.place.line >= most // 2
-    assert problem.message == f"the page has more than {most:,} {what}"
-    assert problem.remedy == "import it in parts"
-
-
-def test_a_page_of_a_thousand_linked_rows_is_none_of_these(tmp_path):
-    row = "   * - MIN\n     - `a <https://a.b/{0}>`_\n     - \\`b\\` | c\n"
-    assert _page("".join(row.format(index) for index in range(1_000)), tmp_path)
-
-
-@pytest.mark.parametrize("between", ["", "b\n   "])
-@pytest.mark.parametrize("end", ["", ".. |a30| replace:: x\n"])
-def test_substitutions_in_substitutions_are_refused_with_a_place(between, end):
-    lines = [f".. |a{index}| replace:: {between}|a{index + 1}| |a{index + 1}|\n" for index in range(30)]
-    _, problems = page_tables.read_tables("".join(lines) + end + "\n|a0|\n", "page.rst")
-    first = min(problems, key=lambda problem: problem.place)
-    assert first.place.line == 1
-    assert "A substitution inside another one is not read; write its text instead" in {
-        problem.message for problem in problems
-    }
 
 
 def test_a_log_keeps_the_configurations_of_a_few_workers():

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
 #: By module and function: the files, and why this is safe.
 KNOWN = {
     ("catalog/files.py", "open_regular", "open"): "the one that opens data files and what a user names",
-    ("cli/files.py", "_opened_stream", "open"): "a device or a pipe that the user names",
     ("cli/files.py", "write_results", "mkdir"): "a folder that the user names",
-    ("cli/files.py", "create_file", "link"): "a data file, after a look for links that lead out",
-    ("cli/files.py", "create_file", "replace"): "the same where the file system has no links",
+    ("cli/files.py", "create_file", "replace"): "a data file, after a look for links that lead out",
     ("cli/files.py", "replace_unchanged", "replace"): "a data file, after a look at links and content",
     ("cli/files.py", "replace_unchanged", "read_bytes"): "what was there a moment ago",
     ("cli/files.py", "replace_unchanged", "_exchange"): "the same in one step",

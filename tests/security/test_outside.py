@@ -19,28 +19,7 @@ SECRET = "hunter2-hunter2"
 #: A run that --fix would change, and a registry with mistakes that would be shown.
 RUN = "id: {id}\nsize: 7B\ntag: MIN\nmodel: Qwen/Qwen2.5-7B-Instruct\ntask: {task}\ngpus: {{count: 2, type: H100}}\ntrain: fsdp\ninfer: {{engine: vllm, version: 0.8}}\n"
 SECRET_RUN = RUN.format(id=SECRET, task=SECRET) + f"{SECRET}: 1\n"
-IMPORTED, NEW = "qwen2-5-7b-grpo-2xh100", "qwen2-5-7b-ppo-8xh100"
-PAGE = """Hardware
-========
-
-7B
-~~
-
-.. list-table::
-
-   * - Tag
-     - Model
-     - Task
-     - Resource
-     - Train
-     - Infer
-   * - MIN
-     - Qwen/Qwen2.5-7B-Instruct
-     - GRPO
-     - 2*H100
-     - fsdp
-     - vllm0.8.3
-"""
+NEW = "qwen2-5-7b-ppo-8xh100"
 SCRIPT = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct\n"
 CASE = "- {id: x, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, config: {}, outcome: fits}\n"
 COMMANDS = {
@@ -48,9 +27,6 @@ COMMANDS = {
     "file": ["check", "data/runs/a.yaml"],
     "fix": ["check", "--fix", "data"],
     "fix-file": ["check", "--fix", "data/runs/a.yaml", "data/exceptions.yaml"],
-    "import": ["import-rst", "page.rst", "--output", "data"],
-    "force": ["import-rst", "page.rst", "--output", "data", "--force"],
-    "compare": ["import-rst", "page.rst", "--output", "data", "--check"],
     "new": ["new", "--script", "run.sh", "--gpus", "8*H100", "--output", "data"],
     "new-force": ["new", "--script", "run.sh", "--gpus", "8*H100", "--output", "data", "--force"],
     "table": ["table", "data"],
@@ -61,7 +37,7 @@ COMMANDS = {
     "record": ["backtest", "cases.yaml", "--record", "data/accuracy.yaml"],
     "schema": ["schema", "--output", "data/schema"],
 }
-FILES = [f"runs/{name}.yaml" for name in ("a", IMPORTED, NEW)]
+FILES = [f"runs/{name}.yaml" for name in ("a", NEW)]
 FILES += ["cases/a.yaml", "gpus.yaml", "architectures.yaml", "analysis.yaml", "config_keys.yaml"]
 FILES += ["accuracy.yaml", "exceptions.yaml", "schema/run.json"]
 TARGETS = {
@@ -79,9 +55,8 @@ def make(place: Path, links: dict[str, str]) -> None:
     """Create a data directory with these links and otherwise plain files, also next to it."""
     outside = place / "outside"
     (outside / "runs").mkdir(parents=True)
-    for name in ("secret.yaml", "runs/a.yaml", f"runs/{IMPORTED}.yaml", f"runs/{NEW}.yaml"):
+    for name in ("secret.yaml", "runs/a.yaml", f"runs/{NEW}.yaml"):
         (outside / name).write_text(SECRET_RUN)
-    (place / "page.rst").write_text(PAGE)
     (place / "run.sh").write_text(SCRIPT)
     (place / "cases.yaml").write_text(CASE)
     (place / "data").mkdir()
@@ -154,7 +129,7 @@ def test_each_link_alone(name):
     """Examples: a file of exceptions, a run file, the folder of run files."""
     others = {"accuracy.yaml": ["record"], "cases/a.yaml": ["backtest"], "runs/a.yaml": ["estimate"]}
     others |= {"schema/run.json": ["schema"], "schema": ["schema", "export-files"]}
-    look({name: "secret"}, ["check", "fix", "force", "new-force", *others.get(name, [])])
+    look({name: "secret"}, ["check", "fix", "new-force", *others.get(name, [])])
 
 
 def test_a_link_at_the_file_of_exceptions_is_an_error(data, tmp_path, monkeypatch, capsys):
@@ -197,17 +172,3 @@ def test_a_path_with_dots_after_a_link_is_the_place_that_the_system_finds(data, 
             "other/data/runs/b.yaml:1: repaired: id 'theirs' changed to 'b', "
         )
     assert here.read_text() == RUN.format(id="mine", task="GRPO")
-
-
-def test_import_names_the_link_and_writes_nothing(data, monkeypatch, capsys, tmp_path):
-    (tmp_path / "page.rst").write_text(PAGE)
-    (tmp_path / "out").mkdir()
-    (data.path / "runs").rmdir()
-    (data.path / "runs").symlink_to("../out")
-    monkeypatch.chdir(tmp_path)
-    assert main(["import-rst", "page.rst", "--output", "data", "--force"]) == 2
-    assert capsys.readouterr().err == (
-        f"verl-resources: data/runs/{IMPORTED}.yaml: the link points outside the data directory and was not followed; "
-        "replace the link with the file itself; nothing was written\n"
-    )
-    assert list((tmp_path / "out").iterdir()) == []

@@ -11,7 +11,6 @@ from sphinx_verl_resources.catalog.dataset import Dataset
 from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import read_overrides
-from sphinx_verl_resources.settings.programs import Program
 from sphinx_verl_resources.settings.read import read_script, read_settings
 
 
@@ -189,7 +188,6 @@ def test_a_blank_behind_a_backslash_ends_the_command():
     [
         ("--config-name=ppo_megatron_trainer.yaml", "ppo_megatron_trainer"),
         ("--config-name ppo_megatron_trainer", "ppo_megatron_trainer"),
-        ("-cn 'x.yml'", "x"),
         ("--config-path=../config --config-dir x -cp y --cfg job", None),
         ("--config-name=${CONFIG:-x}", "x"),
     ],
@@ -211,11 +209,7 @@ def test_the_name_of_the_configuration_may_be_unknown():
     "command",
     [
         "python3 -m verl.trainer.main_ppo {}",
-        "python -u -m verl.trainer.sft_trainer {}",
-        "torchrun --standalone --nnodes=1 -m verl.trainer.fsdp_sft_trainer {}",
         "python3 -m recipe.one_step_off_policy.main_ppo {}",
-        "python3 -m verl.experimental.fully_async_policy.fully_async_main {}",
-        "python3 -m verl.trainer.main {}",
         "cd /verl && nohup python3 verl/trainer/main_ppo.py {} > log 2>&1 &",
         "ray job submit --address=x --runtime-env=y -- python3 -m verl.trainer.main_ppo {}",
         "srun --nodes=1 -w $node apptainer run --nv $image python3 -m verl.trainer.main_ppo {}",
@@ -223,11 +217,8 @@ def test_the_name_of_the_configuration_may_be_unknown():
         "CMD='python3 -m verl.trainer.main_ppo'; $CMD {}",
         'CMD=(python3 -m verl.trainer.main_ppo); "${{CMD[@]}}" {}',
         "$PYTHON $MODULE {}",
-        "if [ -f x ]; then python3 -m verl.trainer.main_ppo {}; fi",
         "for i in 1 2; do python3 -m verl.trainer.main_ppo {} || break; done",
-        "python3 -m verl.trainer.main_ppo {} &\nwait",
         "python3 -m verl.trainer.main_generation data.x=1\npython3 -m verl.trainer.main_ppo {}",
-        "echo trainer.x=1 data.y=2\n$PYTHON $MODULE {}",
     ],
 )
 def test_commands_that_train(command):
@@ -236,9 +227,7 @@ def test_commands_that_train(command):
     assert found.problems == ()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "echo hello", "python3 -m verl.trainer.main_eval x", "pip install verl"]
-)
+@pytest.mark.parametrize("text", ["", "python3 -m verl.trainer.main_eval x"])
 def test_a_script_that_trains_nothing(text):
     (problem,) = read_script(text, "run.sh").problems
     assert (problem.code.name, problem.place) == ("shell_syntax", Location("run.sh", 1, 1))
@@ -251,19 +240,6 @@ def test_a_script_that_trains_twice():
     assert found.problems[0].message.endswith("only the one in line 2 is read")
 
 
-def test_fine_tuning_before_the_training_that_is_read():
-    found = read_script(
-        "torchrun -m verl.trainer.sft_trainer a.b=1\npython -m verl.trainer.main_ppo a.b=2", "run.sh"
-    )
-    assert (found.values, found.program) == (
-        {"a.b": 2},
-        Program(
-            "verl.trainer.main_ppo", "rl", Location("run.sh", 2, 1), ("python", "-m", "verl.trainer.main_ppo")
-        ),
-    )
-    assert found.problems[0].message.endswith("only the one in line 2 is read")
-
-
 @pytest.mark.parametrize(
     ("text", "name", "kind"),
     [
@@ -272,12 +248,8 @@ def test_fine_tuning_before_the_training_that_is_read():
         ("python -m verl.model_merger merge --backend fsdp", "verl.model_merger", "conversion"),
         ("ray start --head\npython data_preprocess/gsm8k.py --local_dir x", "ray start", "cluster"),
         ('exec bash "$(dirname "$0")/other.sh" trainer.nnodes=2', '$(dirname "$0")/other.sh', "script"),
-        ("RUN=\"torchrun --nproc_per_node=$N -m verl.trainer.sft_trainer\"\n$RUN model.path=a", "verl.trainer.sft_trainer", "sft"),
         ("torchrun -m verl_mlite.launch verl.trainer.sft_trainer model.path=a", "verl.trainer.sft_trainer", "sft"),
-        ("bash tests/other.sh trainer.nnodes=2", "tests/other.sh", "script"),
-        ("python train.py trainer.nnodes=2", "train", "rl"),
         ("$RUN trainer.nnodes=2", "", "rl"),
-        ("ray job submit -- python3 -m verl.trainer.main_ppo a.b=1", "verl.trainer.main_ppo", "rl"),
         ("python -m torch.distributed.run --nproc_per_node 8 train/main_ppo.py a.b=1", "train/main_ppo", "rl"),
     ],
 )  # fmt: skip
@@ -307,11 +279,6 @@ def test_a_script_with_a_mistake_yields_what_stands_before_it():
         str(problem)
         == "run.sh:3:9: ERROR: the quote that opens here is never closed; add the closing quote [verl.shell_syntax]"
     )
-
-
-def test_a_text_too_long_for_a_script_is_not_read():
-    (problem,) = read_script("# \n" * 100_000, "run.sh").problems
-    assert problem.code.name == "file_too_large"
 
 
 def test_nothing_of_the_environment_is_read(monkeypatch):

@@ -14,41 +14,25 @@ TRAINS = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwe
 #: The opening, the inside and the closing.
 NESTS = {
     "subshells": ("( ", "true", " )"),
-    "groups": ("{ ", "true", "; }"),
     "tests": ("[[ ! ", "a = b", " ]]"),
-    "brackets of a test": ("( ", "[[ a = b ]]", " )"),
     "if": ("if true; then ", "true", "; fi"),
     "loops": ("while true; do ", "true", "; done"),
-    "for": ("for a in b; do ", "true", "; done"),
     "case": ("case a in a) ", "true", ";; esac"),
     "functions": ("f() { ", "true", "; }"),
-    "chains": ("true && { ", "true", "; }"),
-    "negated groups": ("! { ", "true", "; }"),
     "defaults": ("A=${a:-", "x", "}"),
-    "defaults in quotes": ('A="${a:-', "x", '}"'),
     "sums": ("A=$((", "1", "))"),
-    "brackets of a sum": ("A=$(( (", "1", ") ))"),
     "commands": ("A=$(", "echo", ")"),
-    "commands in quotes": ('A="$(', "echo", ')"'),
     "mixed": ('A="$( ( { ${a:-', "x", '} } ) )"'),
     "arrays": ("A=(", "x", ")"),
     "braces": ("A={x,", "y", "}"),
-    "lists": ("A='[", "1", "]'"),
 }
 #: Text to repeat.
 ROWS = {
     "exclamation marks of a test": ("[[ ", "! ", "a = b ]] && A=1"),
-    "exclamation marks of test": ("[ ", "! ", "a = b ] && A=1"),
     "negations": ("", "! ", "true"),
     "signs of a sum": ("A=$((", "-", "1))"),
-    "terms": ("A=$((1", "+1", "))"),
     "elif": ("if a; then :; ", "elif b; then :; ", "fi"),
-    "pipes": ("", "a | ", "a"),
-    "names of functions": ("", "f() ", "true"),
-    "digits": ("A=$((", "9", "))"),
     "hexadecimal digits": ("A=$((0x", "f", "))"),
-    "texts below": ("cat ", "<<E ", ""),
-    "words": ("", "eval ", "true"),
     "open quotes": ("A=", "'\"", ""),
 }
 
@@ -61,7 +45,7 @@ def scripts(times: int) -> dict[str, str]:
 @pytest.mark.parametrize("name", [*NESTS, *ROWS])
 def test_a_script_without_end(name):
     """Realistic nesting is read; nesting that is too deep is rejected at its place."""
-    for times in (3, 1_000, 10_000):
+    for times in (3, 1_000):
         text = f"{scripts(times)[name]}\n{TRAINS}"
         read = read_script(text, "run.sh", {})
         problems = [*read.problems, *unread_settings(text, read, "run.sh")]
@@ -71,7 +55,7 @@ def test_a_script_without_end(name):
             assert re.match(r"run\.sh:\d+:\d+: (ERROR|WARNING): .+; .+ \[verl\.\w+\]", str(problem))
 
 
-@pytest.mark.parametrize("name", ["exclamation marks of a test", "mixed", "hexadecimal digits"])
+@pytest.mark.parametrize("name", ["mixed"])
 def test_no_command_stops_at_it(name, data, tmp_path, monkeypatch, capsys):
     (tmp_path / "run.sh").write_text(f"{scripts(1_000)[name]}\n{TRAINS}", "utf-8")
     monkeypatch.chdir(tmp_path)

@@ -58,9 +58,7 @@ def test_a_device_in_the_condition_itself():
     [
         ("command -v npu-smi > /dev/null 2>&1", False),
         ("nvidia-smi", True),
-        ("! which nvidia-smi", False),
         ("python3 -c 'import torch_npu'", False),
-        ('[ "$X" != 2 ] && npu-smi info', False),
     ],
 )
 def test_a_condition_that_looks_for_the_device(condition, on_gpus):
@@ -93,7 +91,6 @@ def test_a_condition_is_one_message_whatever_depends_on_it():
         ('[[ "$A" -gt 1 ]] && [ "$B" = x ]', "depends on $A, $B", "add --env A=… --env B=…"),
         ('[ "$A" = 1 ] && { [ -n "$B" ] && X=1; true; }', "depends on $A", "add --env A=…"),
         ("[ -f model ]", "cannot be evaluated", "write the value out"),
-        ('[ "${A:-$(hostname)}" = x ]', "depends on $A", "add --env A=…"),
     ],
 )
 def test_a_condition_names_its_variables(condition, depends, remedy):
@@ -148,7 +145,6 @@ def test_settings_that_are_set_twice_are_one_message():
     ("script", "place", "incomplete"),
     [
         (f"source env.sh\n{TRAIN} a.b=1", "1:1", "env.sh: it was not read, but may set any variable"),
-        (f'. "$(dirname $0)"/env.sh\n{TRAIN} a.b=1', "1:1", "$(dirname $0)/env.sh: it was not read"),
         (f'eval "$MORE"\n{TRAIN} a.b=1', "1:1", "eval $MORE: it was not read"),
         (f"{TRAIN} a.b=1 $MORE", "1:40", "$MORE: the script does not set $MORE"),
         (f'mapfile -t L < x\n{TRAIN} a.b=1 "${{L[@]}}"', "2:40", "$L: $L is set when the script runs"),
@@ -179,14 +175,7 @@ def test_what_may_set_more_than_is_read(script, place, incomplete):
     assert problem.remedy
 
 
-@pytest.mark.parametrize(
-    "file", ["/usr/local/Ascend/ascend-toolkit/set_env.sh", "venv/bin/activate", "~/.bashrc"]
-)
+@pytest.mark.parametrize("file", ["/usr/local/Ascend/ascend-toolkit/set_env.sh", "~/.bashrc"])
 def test_files_that_only_prepare_a_shell(file):
     found = read_script(f"source {file}\n{TRAIN} a.b=1", "run.sh")
-    assert (found.values, found.incomplete, found.problems) == ({"a.b": 1}, (), ())
-
-
-def test_a_condition_that_holds_leaves_no_doubt_about_the_command():
-    found = read_script(f"X=1\nif [ $X = 1 ]; then {TRAIN} a.b=1; else {TRAIN} a.b=2; fi", "run.sh")
     assert (found.values, found.incomplete, found.problems) == ({"a.b": 1}, (), ())

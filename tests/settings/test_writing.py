@@ -18,15 +18,11 @@ from sphinx_verl_resources.settings.writing import nested_yaml, overrides
         (True, "a.b=True"),
         (None, "a.b=null"),
         (12000, "a.b=12000"),
-        (0.7, "a.b=0.7"),
-        ("vllm", "a.b=vllm"),
         ("Qwen/Qwen3-8B", "a.b=Qwen/Qwen3-8B"),
         ("", "'a.b='\"'\"''\"'\"''"),
-        ("true", "'a.b='\"'\"'true'\"'\"''"),
         ("0.10", "'a.b='\"'\"'0.10'\"'\"''"),
         ("a b", "'a.b='\"'\"'a b'\"'\"''"),
         ((1, "x", None), "'a.b=[1,x,null]'"),
-        (["q_proj", "v_proj"], "'a.b=[q_proj,v_proj]'"),
     ],
 )
 def test_overrides(value, text):

@@ -22,7 +22,7 @@ from security.fuzz.mutations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 ROOT = Path(__file__).resolve().parents[3]
 #: The kinds of files by number: mostly runs, sometimes each other kind.
@@ -160,37 +160,3 @@ def log(seed: int, number: int) -> bytes:
         value = random.choice((random.choice(NUMBERS), random.choice(ODD), deep))
         text = f"(TaskRunner pid=9) {{'data': {{'train_batch_size': {value}}}, 'trainer': {{'nnodes': 1}}}}\n{text}"
     return encoded(random, text)
-
-
-def rst_page(seed: int, number: int) -> bytes:
-    """A page of verl's documentation with tables of runs, for ``import-rst``."""
-    random = Random(f"import {seed} {number}")
-    words = (
-        ".. list-table::\n", "   * - ", "     - ", ".. |a| replace:: |b| |b|\n", "|a|", ".. csv-table::\n", ".. include:: x\n", ".. raw:: html\n\n",
-        "====\n", "~~~~\n", "+---+\n| a |\n+---+\n", "`x <y>`_", "`x`__", ":ref:`x`", ".. _a:\n", "[1]_", ".. [1] x\n", "::\n\n", ".. note::\n\n   ",
-        "2*H100", "MIN", "7B\n~~~\n", ":header-rows: 1\n", ":widths: 1 2\n", ".. code:: python\n", ".. tabularcolumns:: x\n",
-    )  # fmt: skip
-    return encoded(random, mutated(random, random.choice(import_pages()), (*words, *NUMBERS), import_pages()))
-
-
-@cache
-def import_pages() -> Sequence[str]:
-    """Pages with tables of runs, in both forms of tables."""
-    heads = ("Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor")
-    rows = [
-        heads,
-        ("MIN", "Qwen/Qwen2.5-7B-Instruct", "GRPO-LoRA", "1*H100", "16", "fsdp", "vllm0.8.3", "`a.sh <https://github.com/volcengine/verl/tree/main/examples/a.sh>`_", "`J <https://example.org/j>`_"),
-        ("RECOMMENDED", "Qwen2-14B", "PPO", "8*H800", "", "megatron", "sglang0.4", "x", "y"),
-    ]  # fmt: skip
-    listed = "\n".join(
-        f"   {'  -' if index else '* -'} {cell}" for row in rows for index, cell in enumerate(row)
-    )
-    comma = "\n".join("   " + ", ".join(f'"{cell}"' for cell in row) for row in rows)
-    tables = (
-        f".. list-table:: 7B\n   :header-rows: 1\n\n{listed}\n",
-        f".. csv-table:: 7B\n   :widths: auto\n\n{comma}\n",
-    )
-    return tuple(
-        f"Title\n=====\n\n7B\n~~\n\n{table}\n\n14B\n~~~\n\nText |a|.\n\n.. |a| replace:: b\n"
-        for table in tables
-    )

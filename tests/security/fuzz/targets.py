@@ -161,12 +161,6 @@ def check_log(path: Path, content: bytes, script: Path, number: int) -> None:
     run(commands[2 + number // 2 % 2])
 
 
-def check_import(path: Path, content: bytes) -> None:
-    """Read a page as ``import-rst`` does."""
-    path.write_bytes(content)
-    run(["import-rst", str(path), "--dry-run", "--format", "json"])
-
-
 def run(arguments: list[str]) -> None:
     """Run a command in this process; its messages must begin with a place."""
     out, err = io.StringIO(), io.StringIO()

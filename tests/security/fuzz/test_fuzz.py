@@ -19,7 +19,7 @@ from security.fuzz import inputs, pages, targets
 from security.fuzz.settings import SEED, chunks
 
 from sphinx_verl_resources.catalog.files import REGISTRIES, Directory, bundled_directory
-from sphinx_verl_resources.cli import diagnose, estimate, import_rst, new
+from sphinx_verl_resources.cli import diagnose, estimate, new
 from sphinx_verl_resources.cli.data import read_data, registry_problems
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _data_read_once(monkeypatch, tmp_path) -> None:
     data = read_data([])
     known = (data.registries, registry_problems(data))
     monkeypatch.setattr(new, "_registries", lambda directory: (known[0], [*known[1]]))
-    for command in (estimate, diagnose, import_rst):
+    for command in (estimate, diagnose):
         monkeypatch.setattr(command, "given_data", lambda names: data)
     monkeypatch.chdir(tmp_path)
 
@@ -134,17 +134,6 @@ def test_logs(each, numbers, tmp_path):
             lambda number=number: targets.check_log(
                 tmp_path / "run.log", inputs.log(SEED, number), script, number
             ),
-        )
-
-
-@pytest.mark.usefixtures("_data_read_once")
-@chunks(quick=10, slow=400, by=200)
-def test_imported_pages(each, numbers, tmp_path):
-    for number in numbers:
-        each(
-            "page to import",
-            number,
-            lambda number=number: targets.check_import(tmp_path / "p.rst", inputs.rst_page(SEED, number)),
         )
 
 
@@ -201,10 +190,3 @@ def test_pages(each, numbers, build_pages):
         each("pages from", numbers.start, lambda: build_pages(made), len(numbers))
     except AssertionError as error:
         raise AssertionError(f"{error}\n{smallest(made, build_pages)}") from error
-
-
-@pytest.mark.usefixtures("_data_read_once")
-def test_a_link_with_brackets_that_hold_no_address(tmp_path):
-    page = inputs.import_pages()[0]
-    assert "https://github.com/" in page
-    targets.check_import(tmp_path / "p.rst", page.replace("https://github.com/", "https://[1]/").encode())
