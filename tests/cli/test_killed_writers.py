@@ -16,7 +16,6 @@ WRITER = """
 import contextlib, io, os, random, signal, sys, time
 from sphinx_verl_resources.cli import main
 COMMANDS = {
-    "fix": ["check", "--fix", "data"],
     "new": ["new", "--script", "run.sh", "--gpus", "8*H100", "--output", "data", "--force"],
     "create": ["new", "--script", "run.sh", "--gpus", "4*H100", "--output", "data"],
 }
@@ -25,12 +24,7 @@ def run(name):
         return main(COMMANDS[name])
 def work(name):
     while True:
-        if name == "fix":
-            for index in range(2):  # as an editor would save
-                with open(f".{index}.{os.getpid()}", "w") as stream:
-                    stream.write(f"id: z\\nsize: 7B  # {index}\\n" + "# long\\n" * 200)
-                os.replace(f".{index}.{os.getpid()}", f"data/runs/r{index}.yaml")
-        elif name == "create":
+        if name == "create":
             with contextlib.suppress(FileNotFoundError):
                 os.remove("data/runs/qwen2-5-7b-ppo-4xh100.yaml")
         run(name)
@@ -54,21 +48,21 @@ for index in range(0, len(names), 2):
         break
 """
 #: Each pair runs at the same time.
-PAIRS = [("fix", "fix"), ("new", "new"), ("fix", "new"), ("create", "create"), ("new", "create")]
-KILLS = 200
+PAIRS = [("new", "new"), ("create", "create"), ("new", "create")]
+KILLS = 120
 
 
 @pytest.mark.slow
 def test_commands_killed_at_any_moment(data):
-    """After each pair of kills, every data file is complete, as a command or the editor wrote it."""
+    """After each pair of kills, every data file is complete, as a command wrote it."""
     folder = data.path.parent
     (folder / "run.sh").write_text(SCRIPT)
-    names = [name for pair in PAIRS * (KILLS // 10) for name in pair]
+    names = [name for pair in PAIRS * (KILLS // 6) for name in pair]
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, *names],
         cwd=folder, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    killed, states = 0, set()
+    killed = 0
     for _ in range(KILLS // 2):
         line = writer.stderr.readline()
         assert line.strip().isdigit(), line + writer.stderr.read()
@@ -76,26 +70,19 @@ def test_commands_killed_at_any_moment(data):
         for path in data.path.glob("runs/[!.]*"):
             text = path.read_text()
             assert is_whole(path.stem, text), (path, text[:300])
-            states.add((path.stem[:1], text[:5]))
         writer.stdin.write("go\n")
         writer.stdin.flush()
     assert writer.wait() == 0
     writer.stdin.close()
     writer.stderr.close()
     assert killed == KILLS
-    assert {("r", "id: z"), ("r", "id: r")} <= states, "some were killed before the repair and some after"
     left = [path.name for path in folder.rglob("*") if path.is_file()]
-    known = re.compile(
-        r"run\.sh|\.\d\.\d+|(r\d|qwen2-5-7b-ppo-[48]xh100)\.yaml|\.\S+\.yaml\.[0-9a-f]{8}\.tmp"
-    )
+    known = re.compile(r"run\.sh|qwen2-5-7b-ppo-[48]xh100\.yaml|\.\S+\.yaml\.[0-9a-f]{8}\.tmp")
     assert [name for name in left if not known.fullmatch(name)] == []
 
 
 def is_whole(stem: str, text: str) -> bool:
-    """Return whether a file is complete, repaired or not."""
-    if stem.startswith("r"):
-        end = f"\nsize: 7B  # {stem[1:]}\n" + "# long\n" * 200
-        return text in (f"id: z{end}", f"id: {stem}{end}")
+    """Return whether a file is complete."""
     return text.startswith(f"id: {stem}\n") and text.endswith("evidence:\n  - {kind: log, url: TODO}\n")
 
 

@@ -266,29 +266,6 @@ def test_a_tag_is_not_taken_for_a_branch_of_its_name(repository, verl_git):
     assert open_repository(str(repository.path), "verl").commit("v0.4.0") == tagged
 
 
-@pytest.mark.parametrize(
-    "ref", ["@", "HEAD@{0}", "HEAD^{/Every}", "a" * 200_000, "1." * 100_000], ids=lambda ref: ref[:20]
-)
-def test_a_strange_ref_has_its_place_and_stops_no_other_repair(
-    checked, repository, ref, monkeypatch, capsys, make_good_run_text
-):
-    checked.write("runs/a.yaml", make_good_run_text(id="a", script=script(ref="main")))
-    checked.write(
-        "runs/b.yaml",
-        make_good_run_text(id="b", script={"ref": "X", "path": PATH}).replace("ref: X", f'ref: "{ref}"'),
-    )
-    monkeypatch.chdir(checked.path)
-    assert main(["check", "--fix", "--repo", "verl", "data"]) == 1
-    said = capsys.readouterr().err
-    assert (
-        f"data/runs/a.yaml:11: repaired: script.ref: 'main' replaced with {repository.commit('main')}" in said
-    )
-    (line,) = [line for line in said.splitlines() if "ERROR" in line]
-    assert line.startswith("data/runs/b.yaml:11:8: ERROR: script.ref: ")
-    assert "b.yaml:11: repaired" not in said
-    assert len(line) < 1500
-
-
 def test_a_git_that_does_not_start_is_said(repository, monkeypatch, tmp_path):
     (tmp_path / "git").write_text("no program", "utf-8")
     (tmp_path / "git").chmod(0o755)

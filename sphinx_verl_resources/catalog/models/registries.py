@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
-from ...codes import Code, Origin
-from ...diagnostics import did_you_mean
-from .base import IsoDate, NamedRecord, Prose, Record, Some, Text, no_todo, optional, problem
+from .base import NamedRecord, Prose, Record, Text, optional
 
 
 class OtherReading(Record):
@@ -154,49 +152,4 @@ class AccuracyFile(Record):
 
     accuracy: tuple[Accuracy, ...] = Field(
         description="Groups of cases; a later one replaces an earlier one of the same name."
-    )
-
-
-#: The codes of problems in data, without those of commands that write run files.
-_CODES = tuple(code.name for code in Code if code.origin is not Origin.INTAKE)
-#: The minimum number of words in a useful reason.
-_WORDS = 4
-
-
-def _code(name: str) -> str:
-    if name not in _CODES:
-        raise problem("unknown_value", f"there is no code {name[:80]!r}", did_you_mean(name, _CODES))
-    return name
-
-
-def _reason(text: str) -> str:
-    no_todo(text)
-    if len(text.split()) < _WORDS or not text.rstrip().endswith((".", "!", "?")):
-        hint = "explain why the data are right"
-        raise problem("wrong_value", "expected a sentence with a full stop", hint)
-    return text
-
-
-class Suppression(Record):
-    """An excused kind of warning, with the files and the reason."""
-
-    code: Annotated[str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(_CODES)})] = (
-        Field(description="Code of the warning, without the prefix ``verl.``.")
-    )
-    files: Some[Text] = Field(description="Files, relative to the data directory, for example runs/a.yaml.")
-    names: Some[Text] | None = optional("Entries of these files; unset: all of them.")
-    reason: Annotated[Prose, AfterValidator(_reason)] = Field(
-        description="A sentence that explains why the data are right."
-    )
-
-
-class ExceptionsFile(Record):
-    """The file ``exceptions.yaml``."""
-
-    published_before: IsoDate | None = optional(
-        "Runs added before this date may lack evidence and versions: ``check`` counts these gaps but does "
-        "not warn about them. Default: the day after the last update of verl's hand-typed page."
-    )
-    exceptions: tuple[Suppression, ...] = Field(
-        (), description="Exceptions; one that excuses nothing is an error."
     )
