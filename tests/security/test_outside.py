@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.testing import assert_data
 
 SECRET = "hunter2-hunter2"
-#: A run that --fix would change, and a registry with mistakes that would be shown.
+#: A run file.
 RUN = "id: {id}\nsize: 7B\ntag: MIN\nmodel: Qwen/Qwen2.5-7B-Instruct\ntask: {task}\ngpus: {{count: 2, type: H100}}\ntrain: fsdp\ninfer: {{engine: vllm, version: 0.8}}\n"
 SECRET_RUN = RUN.format(id=SECRET, task=SECRET) + f"{SECRET}: 1\n"
 IMPORTED, NEW = "qwen2-5-7b-grpo-2xh100", "qwen2-5-7b-ppo-8xh100"
@@ -46,8 +45,6 @@ CASE = "- {id: x, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, config: 
 COMMANDS = {
     "check": ["check", "data"],
     "file": ["check", "data/runs/a.yaml"],
-    "fix": ["check", "--fix", "data"],
-    "fix-file": ["check", "--fix", "data/runs/a.yaml", "data/exceptions.yaml"],
     "import": ["import-rst", "page.rst", "--output", "data"],
     "force": ["import-rst", "page.rst", "--output", "data", "--force"],
     "compare": ["import-rst", "page.rst", "--output", "data", "--check"],
@@ -63,7 +60,7 @@ COMMANDS = {
 }
 FILES = [f"runs/{name}.yaml" for name in ("a", IMPORTED, NEW)]
 FILES += ["cases/a.yaml", "gpus.yaml", "architectures.yaml", "analysis.yaml", "config_keys.yaml"]
-FILES += ["accuracy.yaml", "exceptions.yaml", "schema/run.json"]
+FILES += ["accuracy.yaml", "schema/run.json"]
 TARGETS = {
     "secret": "{up}../outside/secret.yaml",
     "nowhere": "{up}../outside/none.yaml",
@@ -151,39 +148,15 @@ def test_nothing_outside_is_read_or_written(links, names):
 
 @pytest.mark.parametrize("name", [*FILES, "runs", "cases", "schema"])
 def test_each_link_alone(name):
-    """Examples: a file of exceptions, a run file, the folder of run files."""
     others = {"accuracy.yaml": ["record"], "cases/a.yaml": ["backtest"], "runs/a.yaml": ["estimate"]}
     others |= {"schema/run.json": ["schema"], "schema": ["schema", "export-files"]}
-    look({name: "secret"}, ["check", "fix", "force", "new-force", *others.get(name, [])])
-
-
-def test_a_link_at_the_file_of_exceptions_is_an_error(data, tmp_path, monkeypatch, capsys):
-    (tmp_path / "secret.txt").write_text(SECRET)
-    (data.path / "exceptions.yaml").symlink_to("../secret.txt")
-    monkeypatch.chdir(tmp_path)
-    assert main(["check", "--fix", "data"]) == 1
-    assert capsys.readouterr().err == (
-        "data/exceptions.yaml:1:1: ERROR: the link points outside the data directory and was not followed; replace the "
-        "link with the file itself [verl.file_unreadable]\n"
-    )
-    with pytest.raises(AssertionError, match="points outside"):
-        assert_data("data")
-
-
-def test_a_link_inside_the_directory_is_written_through(data, monkeypatch):
-    """The link points to another file in the directory, along a different path."""
-    data.write("runs/.a.yaml", RUN.format(id="b", task="GRPO"))
-    (data.path / "runs/a.yaml").symlink_to("../../data/runs/.a.yaml")
-    monkeypatch.chdir(data.path.parent)
-    main(["check", "--fix", "data"])
-    assert (data.path / "runs/.a.yaml").read_text().startswith("id: a\n")
-    assert (data.path / "runs/a.yaml").is_symlink()
+    look({name: "secret"}, ["check", "force", "new-force", *others.get(name, [])])
 
 
 def test_a_path_with_dots_after_a_link_is_the_place_that_the_system_finds(data, monkeypatch, capsys):
     """The path without its dots may be in a different data directory."""
     folder = data.path.parent
-    here = data.write("runs/a.yaml", RUN.format(id="mine", task="GRPO"))
+    data.write("runs/a.yaml", RUN.format(id="mine", task="GRPO"))
     there = folder / "other/data/runs/b.yaml"
     there.parent.mkdir(parents=True)
     (folder / "other/sub").mkdir()
@@ -191,12 +164,8 @@ def test_a_path_with_dots_after_a_link_is_the_place_that_the_system_finds(data, 
     (folder / "link").symlink_to("other/sub")
     monkeypatch.chdir(folder)
     for path in ("link/../data", "link/../data/runs/b.yaml"):
-        there.write_text(RUN.format(id="theirs", task="GRPO"))
-        main(["check", "--fix", path])
-        assert capsys.readouterr().err.startswith(
-            "other/data/runs/b.yaml:1: repaired: id 'theirs' changed to 'b', "
-        )
-    assert here.read_text() == RUN.format(id="mine", task="GRPO")
+        main(["check", path])
+        assert capsys.readouterr().err.startswith("other/data/runs/b.yaml:1:5: ERROR: id: 'theirs' differs")
 
 
 def test_import_names_the_link_and_writes_nothing(data, monkeypatch, capsys, tmp_path):
