@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from .files import bundled_directory
@@ -12,8 +12,9 @@ from .files import bundled_directory
 Version = tuple[int, int, int]
 #: The list of keys in the package, written by ``tools/key_names.py``.
 KEY_NAMES = "key_names.txt"
-#: The minimum similarity (1 for equal names) at which one name may be a misspelling of the other.
-SIMILAR = 0.85
+#: The minimum similarity (1 for equal names) at which one name may be a misspelling of the other, and at which a
+#: whole key surely is.
+SIMILAR, SIMILAR_KEY = 0.85, 0.95
 
 
 class KeyName(NamedTuple):
@@ -69,7 +70,7 @@ class KeyNames:
         return False
 
     def meant_by(self, key: str) -> str | None:
-        """Return the known key that ``key`` probably misspells, in its last part or in one section.
+        """Return the known key that ``key`` probably misspells.
 
         >>> key_names().meant_by("actor_rollout_ref.rollouts.n")
         'actor_rollout_ref.rollout.n'
@@ -78,52 +79,24 @@ class KeyNames:
         if section in self._sections:
             found = difflib.get_close_matches(name, self._sections[section], n=1, cutoff=SIMILAR)
             return f"{section}.{found[0]}".lstrip(".") if found else None
-        alike = (other for other in self._having.get(name, ()) if _differ_in_one_part(section, other))
-        return next((f"{other}.{name}" for other in alike), None)
+        return next(iter(difflib.get_close_matches(key, self.known, n=1, cutoff=SIMILAR_KEY)), None)
 
-    def namesake_of(self, key: str) -> str | None:
-        """Return the key with the same last part in a section of the same name or under the same root.
+    def hint_for(self, key: str) -> str | None:
+        """Return the known key that ends with ``key``, or a similar one.
 
-        >>> key_names().namesake_of("rollout.gpu_memory_utilization")
+        >>> key_names().hint_for("rollout.gpu_memory_utilization")
         'actor_rollout_ref.rollout.gpu_memory_utilization'
-        >>> key_names().namesake_of("actor_rollout_ref.actor.max_num_seqs")
-        'actor_rollout_ref.rollout.max_num_seqs'
         """
-        section, _, name = key.rpartition(".")
-        having = self._having.get(name, ())
-        last = section.rpartition(".")[2]
-        same = [other for other in having if section and other.endswith(f".{last}")]
-        root = section.partition(".")[0]
-        # Names of one word, such as ``enable``, have a different meaning in each section.
-        around = [other for other in having if "_" in name and (not root or other.startswith(f"{root}."))]
-        found = same or (around if len(around) == 1 else [])
-        return f"{found[0]}.{name}" if found else None
-
-    @cached_property
-    def _having(self) -> dict[str, list[str]]:
-        """The sections by the names of their keys."""
-        found: dict[str, list[str]] = {}
-        for section, names in self._sections.items():
-            for name in names:
-                found.setdefault(name, []).append(section)
-        return found
+        ending = (other for other in self.known if other.endswith(f".{key}"))
+        return next(ending, None) or next(
+            iter(difflib.get_close_matches(key, self.known, n=1, cutoff=SIMILAR)), None
+        )
 
 
 @lru_cache(maxsize=1)
 def key_names() -> KeyNames:
     """Return the keys that the package lists."""
     return KeyNames((bundled_directory().path / KEY_NAMES).read_text("utf-8"))
-
-
-def _differ_in_one_part(section: str, other: str) -> bool:
-    """Return whether two sections differ at one level only and have similar names there."""
-    parts, others = section.split("."), other.split(".")
-    if len(parts) != len(others):
-        return False
-    different = [pair for pair in zip(parts, others, strict=True) if pair[0] != pair[1]]
-    if len(different) != 1:
-        return False
-    return difflib.SequenceMatcher(None, *different[0]).ratio() >= SIMILAR
 
 
 def _release(text: str) -> Version:

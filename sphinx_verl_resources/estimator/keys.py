@@ -101,18 +101,14 @@ def _unknown(key: str, registries: Registries) -> Diagnostic | None:
     """Return the problem of a key that no version of verl has; None in a section that accepts any key."""
     listed = key_names()
     if meant := listed.meant_by(key):
-        near = registries.config_keys.get(meant)
-        if near and near.status == "no-op":
-            meant = listed.namesake_of(meant) or meant
         problem = warning_at if listed.is_below_open(key) else error_at
         return problem(key, "verl has no such key", f"did you mean {meant!r}?", Code.unknown_key)
     above = registries.known_key(key)
     if listed.is_below_open(key) or (above and above.type == "dict") or key in _CHOSEN or "@" in key:
         return None
-    namesake = listed.namesake_of(key)
     remedy = "remove it, or add it to config_keys.yaml if it belongs to your own recipe"
-    if namesake:
-        remedy = f"did you mean {namesake!r}? If not, {remedy}"
+    if near := listed.hint_for(key):
+        remedy = f"did you mean {near!r}? If not, {remedy}"
     return warning_at(key, "verl has no such key", remedy, Code.config_key)
 
 

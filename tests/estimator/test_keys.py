@@ -69,7 +69,7 @@ def test_keys_of_forks_and_of_fine_tuning_are_not_judged(registries, request_):
         ("critic.optm.lr", "critic.optim.lr"),
         ("actor_rollout_ref.actor.engine.param_offload", None),  # next to it is a key of another backend
         ("actor_rollout_ref.model.lora_dropout", None),
-        ("actor_rollout_refs.rollouts.n", None),
+        ("actor_rollout_refs.rollouts.n", "actor_rollout_ref.rollout.n"),
         ("servers.port", None),
     ],
 )

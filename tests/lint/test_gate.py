@@ -42,7 +42,6 @@ MISTAKES = {
     "a key with three letters": ("use_remove_padding", "use_remove_paddding", "16:3: ERROR: actor_rollout_ref.model.use_remove_paddding: verl has no such key; did you mean 'actor_rollout_ref.model.use_remove_padding'? [verl.unknown_key]"),
     "a key with a letter less": ("config.param_offload", "config.param_ofload", "19:3: ERROR: actor_rollout_ref.actor.fsdp_config.param_ofload: verl has no such key; did you mean 'actor_rollout_ref.actor.fsdp_config.param_offload'? [verl.unknown_key]"),
     "a section": ("actor_rollout_ref.rollout.n", "actor_rollout_ref.rollouts.n", f"20:3: ERROR: actor_rollout_ref.rollouts.n: verl has no such key; did you mean '{ROLLOUT}.n'? [verl.unknown_key]"),
-    "a section without what is around it": ("actor_rollout_ref.rollout.n", "rollouts.n", f"20:3: ERROR: rollouts.n: verl has no such key; did you mean '{ROLLOUT}.n'? [verl.unknown_key]"),
     "a key without its section": ("data.train_batch_size", "train_batch_size", f"13:3: WARNING: train_batch_size: verl has no such key; did you mean 'data.train_batch_size'? If not, {RECIPE} [verl.config_key]"),
     "a key of nobody": ("data.shuffle", "data.bananas", f"15:3: WARNING: data.bananas: verl has no such key; {RECIPE} [verl.config_key]"),
     "a key that was removed": ("data.shuffle: true", f"{ROLLOUT}.chat_scheduler: null", f"15:3: WARNING: {ROLLOUT}.chat_scheduler: verl v0.9.0 has no such key; v0.4.0 was the last release with it; remove it [verl.config_key]"),
