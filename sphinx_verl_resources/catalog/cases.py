@@ -40,12 +40,10 @@ class BrokenCase:
 
     Attributes:
         id: the id as written; if unreadable, for example ``case 3`` for the third in a file.
-        location: the place where the case begins.
         error: its first error, also in the diagnostics of ``Cases``.
     """
 
     id: str
-    location: Location
     error: Diagnostic
 
 
@@ -150,7 +148,7 @@ def _without(data: Any, locs: Iterable[Loc]) -> Any:
 def _broken(document: Document, index: int, problems: list[Diagnostic]) -> BrokenCase:
     written = value_at(document.data, "id")
     name = written if isinstance(written, str) and written else f"case {index + 1}"
-    return BrokenCase(name, document.place(()), next(problem for problem in problems if problem.is_error))
+    return BrokenCase(name, next(problem for problem in problems if problem.is_error))
 
 
 def with_marks(cases: Cases, recorded: Cases) -> Cases:

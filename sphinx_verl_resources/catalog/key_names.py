@@ -12,9 +12,10 @@ from .files import bundled_directory
 Version = tuple[int, int, int]
 #: The list of keys in the package, written by ``tools/key_names.py``.
 KEY_NAMES = "key_names.txt"
-#: The minimum similarity (1 for equal names) at which one name may be a misspelling of the other, and at which a
-#: whole key surely is.
-SIMILAR, SIMILAR_KEY = 0.85, 0.95
+#: The minimum similarity (1 for equal names) at which one name may be a misspelling of the other.
+SIMILAR = 0.85
+#: The same for whole keys, which have long parts in common.
+SIMILAR_KEY = 0.95
 
 
 class KeyName(NamedTuple):
@@ -52,9 +53,6 @@ class KeyNames:
         for name in names.split():
             of_section.append(name)
             self.known[f"{section}.{name}".lstrip(".")] = entry
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.known or self.is_below_open(str(key))
 
     def is_below_open(self, key: str) -> bool:
         """Return whether a section above the key accepts any key; one that is null by default does.

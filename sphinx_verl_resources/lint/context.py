@@ -64,13 +64,11 @@ class RunEntry:
         run: the run.
         source: its file.
         estimate: its estimate; None if the settings do not allow one.
-        diagnostics: the estimator's problems with the settings.
     """
 
     run: Run
     source: SourceFile
     estimate: Estimate | None
-    diagnostics: tuple[Diagnostic, ...]
 
 
 class CheckContext(EstimatorContext):
@@ -142,10 +140,10 @@ class CheckContext(EstimatorContext):
     def _entry(self, run: Run, source: SourceFile) -> RunEntry:
         try:
             request = request_of_run(run, self.registries, needs_settings=False)
-            result = estimate(request, self.registries)
-        except NoAnswerError as error:
-            return RunEntry(run, source, None, error.diagnostics)
-        return RunEntry(run, source, result, result.warnings)
+            result: Estimate | None = estimate(request, self.registries)
+        except NoAnswerError:
+            result = None
+        return RunEntry(run, source, result)
 
     def is_checked(self, file: DataFile) -> bool:
         """Return whether a file is in one of the directories to check."""

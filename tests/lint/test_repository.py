@@ -173,15 +173,6 @@ def test_names_that_git_would_take_for_options(repository):
     assert repository.text(repository.commit("main"), "nothing") is None
 
 
-def test_a_script_that_is_no_text(checked, repository, verl_git):
-    (repository.path / PATH).write_bytes(b"\xff\xfe")
-    verl_git(repository.path, "commit", "-q", "-a", "-m", "Bytes")
-    commit = repository.commit("main")
-    checked.run(script=script(ref=commit))
-    (found,) = checked.problems(repository)
-    assert "the settings were not compared: verl has no text of" in found
-
-
 def test_what_is_no_checkout(checked, monkeypatch, capsys):
     checked.run()
     monkeypatch.chdir(checked.path)
@@ -264,19 +255,3 @@ def test_a_tag_is_not_taken_for_a_branch_of_its_name(repository, verl_git):
     verl_git(repository.path, "commit", "-q", "--allow-empty", "-m", "Later")
     verl_git(repository.path, "branch", "v0.4.0")
     assert open_repository(str(repository.path), "verl").commit("v0.4.0") == tagged
-
-
-def test_a_git_that_does_not_start_is_said(repository, monkeypatch, tmp_path):
-    (tmp_path / "git").write_text("no program", "utf-8")
-    (tmp_path / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GitError, match="verl: git cannot be started: exec format error; --repo needs"):
-        repository.commit("main")
-
-
-@pytest.mark.parametrize(
-    "line", [f"[[ {'! ' * 1000}a = b ]] && A=1", '"$( ( { ${a:-' * 1000, f"A=$((0x{'f' * 20_000}))"]
-)
-def test_a_script_that_is_nested_without_end_is_no_problem_of_the_run(checked, verl, line):
-    checked.run(script=script(), settings={"data.shuffle": True})
-    assert checked.codes(verl({PATH: f"{line}\n{SCRIPT}"})) == []

@@ -1,8 +1,9 @@
-"""Random data files and launch scripts: no exception, and a place for each problem."""
+"""Random launch scripts and cases: no exception, and a place for each problem."""
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from case_texts import GOOD, read
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.diagnostics import Location
@@ -29,11 +30,8 @@ def test_any_settings(text):
             assert str(problem).isprintable()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(texts, st.integers(0, 200), st.integers(0, 20))
-def test_any_data_file(data, make_run_text, text, start, length):
-    run = make_run_text()
-    data.write("runs/a.yaml", (run[:start] + text + run[start + length :]).encode())
-    for problem in data.problems():
-        assert problem.startswith("data/runs/a.yaml:")
-        assert problem.isprintable()
+@given(texts, st.integers(0, len(GOOD)), st.integers(0, 20))
+def test_any_cases(text, start, length):
+    for problem in read(GOOD[:start] + text + GOOD[start + length :] + GOOD).diagnostics:
+        assert str(problem).startswith("cases/a.yaml:")
+        assert str(problem).isprintable()

@@ -1,6 +1,5 @@
-"""The entries of the other registries: GPUs, keys of verl's configuration, accuracy, exceptions."""
+"""The entries of the other registries: GPUs, keys of verl's configuration, accuracy."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
@@ -63,18 +62,6 @@ class DefaultChange(Record):
     default: Default = Field(description="Default from then on.")
 
 
-class Variant(Record):
-    """The same key for another training backend."""
-
-    backend: Text = Field(description="Training backend.")
-    type: KeyType = Field(description="Type of the value.")
-    default: Default = Field(description="Default.")
-    phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change.")
-    effect: Prose = Field(description="Effect of the key on memory.")
-    host_memory: bool = Field(False, description="The key costs or saves host memory.")
-    since: Text | None = optional("First release with the key.")
-
-
 class ConfigKey(NamedRecord):
     """A key of verl's configuration."""
 
@@ -87,7 +74,6 @@ class ConfigKey(NamedRecord):
     in_yaml: bool = Field(
         True, description="false: only a dataclass has the key; set it with a plus before the key."
     )
-    dataclass_default: Default = optional("Default of the dataclass, if it differs.")
     phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change; may be none.")
     effect: Prose = Field(description="Effect of the key on memory.")
     backends: tuple[Text, ...] = Field((), description="Training backends that read the key; empty: all.")
@@ -100,10 +86,6 @@ class ConfigKey(NamedRecord):
     since: Text | None = optional("First release with the key; unset: older than v0.4.0.")
     note: Prose | None = optional("Remark on the key.")
     default_changes: tuple[DefaultChange, ...] = Field((), description="Defaults over time, oldest first.")
-    rows_ran_with: Mapping[str, Default] = Field(
-        default_factory=dict, description="Defaults at the commits that the published rows ran with."
-    )
-    variants: tuple[Variant, ...] = Field((), description="Variants for other training backends.")
 
 
 class ConfigKeyFile(Record):
