@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.dataset import Dataset
@@ -18,7 +18,6 @@ from sphinx_verl_resources.catalog.files import (
     configured_directory,
     take_snapshot,
 )
-from sphinx_verl_resources.catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 
 GPU = "gpus:\n  - {{name: {name}, vendor: nvidia, memory_gb: 80, memory_mib: {mib}, kind: nominal}}\n"
@@ -215,49 +214,6 @@ def check_outcome(folder: Path) -> None:
         assert "\n" not in str(problem)
         assert problem.place.line >= 1
         assert problem.place.column >= 1
-
-
-texts = st.text(max_size=30) | st.sampled_from(
-    ["GRPO", "*x*", "<script>", "7B", "on", "0.10", "a b", "{x}", "%s"]
-)
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.dates()
-anything = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
-likely = st.fixed_dictionaries(
-    {
-        "id": st.just("a") | texts,
-        "size": st.sampled_from(SIZES) | scalars,
-        "tag": st.sampled_from(TAGS) | scalars,
-        "model": st.just("Qwen/Qwen2.5-7B-Instruct") | scalars,
-        "task": texts,
-        "gpus": st.fixed_dictionaries({"count": st.integers(-1, 10**9), "type": st.just("H100") | scalars})
-        | anything,
-        "train": st.sampled_from(TRAIN_BACKENDS) | scalars,
-        "infer": st.fixed_dictionaries({"engine": st.sampled_from(ENGINES)}) | anything,
-    },
-    optional={
-        "kind": st.sampled_from(KINDS) | scalars,
-        "settings": st.dictionaries(texts, anything, max_size=3),
-        "notes": anything,
-        "evidence": anything,
-        "measured": anything,
-        "script": anything,
-        "added": scalars,
-        "max_batch": scalars,
-        "whatever": anything,
-    },
-)
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(likely)
-def test_any_mapping_gives_a_run_or_problems(fields):
-    with tempfile.TemporaryDirectory() as name:
-        write(Path(name) / "runs/a.yaml", yaml.safe_dump(fields, allow_unicode=True))
-        check_outcome(Path(name))
 
 
 @given(st.data())

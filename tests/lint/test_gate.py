@@ -54,9 +54,6 @@ MISTAKES = {
     "the model in the id": ("model: Qwen/Qwen2-7B-Instruct", "model: Qwen/Qwen3-8B", f"2:5: WARNING: the id '{ID}' does not match the run, which is Qwen3-8B on 2*H800; write 'qwen3-8b-grpo-2xh800', and rename the file to qwen3-8b-grpo-2xh800.yaml [verl.stale_id]"),
     "the type of a value": ("rollout.n: 5", "rollout.n: five", f"20:3: ERROR: {ROLLOUT}.n: expected a whole number, got 'five' [verl.impossible_settings]"),
     "the type of a value that decides no memory": ("shuffle: true", "shuffle: often", "15:17: WARNING: data.shuffle: expected true or false, got 'often'; correct it [verl.wrong_type]"),
-    "the range of a value": ("utilization: 0.6", "utilization: 60", f"22:3: ERROR: {ROLLOUT}.gpu_memory_utilization: expected a number above 0 and up to 1, got 60 [verl.impossible_settings]"),
-    "nodes": ("nodes: 1", "nodes: 3", "7:37: ERROR: 2 GPUs cannot be divided evenly among 3 nodes; correct one of the two [verl.gpu_count]"),
-    "TP": ("parallel_size: 2", "parallel_size: 3", f"21:3: ERROR: {ROLLOUT}.tensor_model_parallel_size: 3 does not divide the 2 GPUs; choose a divisor [verl.impossible_settings]"),
     "a mini-batch above the batch": ("batch_size: 256", "batch_size: 2560", "17:48: ERROR: actor_rollout_ref.actor.ppo_mini_batch_size: the mini-batch of 2,560 is larger than data.train_batch_size, 1,024: verl rejects it; correct one of the two [verl.wrong_value]"),
 }  # fmt: skip
 

@@ -129,14 +129,6 @@ def test_a_branch_is_where_others_see_it(repository, verl_git, tmp_path):
     assert clone.commit("mine") == verl_git(clone.path, "rev-parse", "mine") != repository.commit("main")
 
 
-def test_branches_of_where_the_clone_comes_from(repository, verl_git, tmp_path):
-    verl_git(repository.path, "branch", "feature")
-    verl_git(tmp_path, "clone", "-q", str(repository.path), "clone")
-    clone = open_repository(str(tmp_path / "clone"), "clone")
-    assert clone.commit("feature") == repository.commit("main")
-    assert clone.commit("nothing") is None
-
-
 def test_a_shallow_clone_says_that_it_is_one(checked, repository, verl_git, tmp_path):
     first = repository.commit("main")
     verl_git(repository.path, "commit", "-q", "--allow-empty", "-m", "Later")
