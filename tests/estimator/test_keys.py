@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.catalog.key_names import key_names
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code, Severity
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.keys import key_problem, key_warnings, settings_problems
+from sphinx_verl_resources.estimator.keys import key_names, key_problem, key_warnings, settings_problems
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.versions import CURRENT, LAST
 
