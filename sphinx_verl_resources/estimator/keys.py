@@ -99,18 +99,21 @@ class KeyNames:
         if section in self._sections:
             found = difflib.get_close_matches(name, self._sections[section], n=1, cutoff=SIMILAR)
             return f"{section}.{found[0]}".lstrip(".") if found else None
-        return next(iter(difflib.get_close_matches(key, self.known, n=1, cutoff=SIMILAR_KEY)), None)
+        return self._namesake(key, SIMILAR_KEY)
 
     def hint_for(self, key: str) -> str | None:
-        """Return the known key that ends with ``key``, or a similar one.
+        """Return the known key that ends with ``key``, or a similar one with the same last part.
 
         >>> key_names().hint_for("rollout.gpu_memory_utilization")
         'actor_rollout_ref.rollout.gpu_memory_utilization'
         """
         ending = (other for other in self.known if other.endswith(f".{key}"))
-        return next(ending, None) or next(
-            iter(difflib.get_close_matches(key, self.known, n=1, cutoff=SIMILAR)), None
-        )
+        return next(ending, None) or self._namesake(key, SIMILAR)
+
+    def _namesake(self, key: str, similarity: float) -> str | None:
+        name = key.rpartition(".")[2]
+        namesakes = [other for other in self.known if other.endswith(f".{name}")]
+        return next(iter(difflib.get_close_matches(key, namesakes, n=1, cutoff=similarity)), None)
 
 
 @lru_cache(maxsize=1)
