@@ -193,7 +193,7 @@ class Code(Enum):
     )
     field_order = (
         "The fields of a run are not in the order of the schema.",
-        "Move the field as the message describes; ``--fix`` does not repair this.",
+        "Move the field as the message describes.",
         Origin.CHECK,
     )
     unquoted_version = (
@@ -208,7 +208,7 @@ class Code(Enum):
     )
     stale_id = (
         "The id of a run contains a different model or different GPUs.",
-        "Rename the run, for example with ``verl-resources check --fix``, or correct its model or GPUs.",
+        "Rename the run and its file, or correct its model or GPUs.",
         Origin.CHECK,
     )
     peak_above_capacity = (
@@ -256,11 +256,6 @@ class Code(Enum):
         "Link the commit that was run, or record the value that was run.",
         Origin.CHECK,
     )
-    unused_entry = (
-        "No run and no case uses an entry of a registry.",
-        "Remove it, or give the reason for it in ``exceptions.yaml``.",
-        Origin.CHECK,
-    )
     gpu_memory = (
         "A GPU's memory in MiB does not match its nominal memory in GB.",
         "Check both: ``memory_mib`` is the driver's figure in 2^20 bytes, ``memory_gb`` the product's.",
@@ -290,16 +285,6 @@ class Code(Enum):
     far_from_computed = (
         "The measured peak is outside the estimate's range.",
         "Correct the figure or the settings; if both are right, add a note.",
-        Origin.CHECK,
-    )
-    stale_exception = (
-        "An exception does not match any warning.",
-        "Remove it from ``exceptions.yaml``.",
-        Origin.CHECK,
-    )
-    excused_error = (
-        "An exception is for an error, but only warnings can be excused.",
-        "Fix the error, and remove the exception.",
         Origin.CHECK,
     )
 

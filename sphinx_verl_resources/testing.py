@@ -35,6 +35,6 @@ def _problems(path: str | os.PathLike[str]) -> tuple[Diagnostic, ...]:
     from .lint.check import check_data
 
     try:
-        return check_data(load_check_context([os.fspath(path)])).problems
+        return check_data(load_check_context([os.fspath(path)]))
     except UsageError as error:
         raise NotADirectoryError(str(error)) from None

@@ -36,7 +36,6 @@ from sphinx_verl_resources.i18n import use_language
 os.environ["COLUMNS"] = "100"
 # Helpers are next to the tests and not in a package.
 sys.path.insert(0, str(Path(__file__).parent))
-from security.fuzz.report import pytest_report_header, pytest_terminal_summary  # noqa: F401  # hooks
 from themes import build_once
 
 if TYPE_CHECKING:

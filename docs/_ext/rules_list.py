@@ -25,7 +25,6 @@ SCOPES = {
     "registry": "the entries of a registry",
     "data": "all data of a directory",
 }
-FIXABLE = {"no": "no", "yes": "yes", "with-repository": "with a checkout of verl, which has the value"}
 
 
 class Rules(Generated):
@@ -36,11 +35,11 @@ class Rules(Generated):
         yield "   :header-rows: 1"
         yield "   :class: docs-codes"
         yield ""
-        yield "   * - Rule\n     - Checks\n     - Level\n     - Can be repaired"
+        yield "   * - Rule\n     - Checks\n     - Level"
         for rule in RULES:
             name = rule.code.name
             yield f"   * - :ref:`{name} <rule-{name}>`\n     - {SCOPES[rule.scope]}"
-            yield f"     - {rule.severity.value}\n     - {rule.fixable.replace('-', ' ')}"
+            yield f"     - {rule.severity.value}"
         for rule in RULES:
             yield from self.section(rule)
 
@@ -50,7 +49,6 @@ class Rules(Generated):
         yield from (rule.code.meaning, rule.code.remedy, "")
         yield f":Checks: {SCOPES[rule.scope]}"
         yield f":Level: {rule.severity.value}"
-        yield f":Can be repaired: {FIXABLE[rule.fixable]}"
         yield f":Reported by: the command{'' if rule.code.origin is Origin.CHECK else ' and builds'}"
         if rule.needs_repository:
             yield ":Needs: a checkout of verl, ``--repo``"

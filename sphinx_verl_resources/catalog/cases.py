@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Location, Severity
-from .contradictions import contradictions
 from .models.case import Case
 from .validation import empty, explained, got_instead, try_model, value_at
 from .yaml_data import read_yaml
@@ -15,9 +14,7 @@ from .yaml_data import read_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .catalog import Registry
     from .files import DataFile
-    from .models.registries import Gpu
     from .yaml_data import Document, Loc
 
 
@@ -43,12 +40,10 @@ class BrokenCase:
 
     Attributes:
         id: the id as written; if unreadable, for example ``case 3`` for the third in a file.
-        location: the place where the case begins.
         error: its first error, also in the diagnostics of ``Cases``.
     """
 
     id: str
-    location: Location
     error: Diagnostic
 
 
@@ -75,16 +70,13 @@ class Cases:
         return tuple(entry for entry in self.entries if isinstance(entry, BrokenCase))
 
 
-def load_cases(
-    files: Iterable[DataFile], gpus: Registry[Gpu] | None = None, *, recorded: bool = False
-) -> Cases:
+def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
     """Load the cases. Problems in the files are reported, never raised.
 
     A case replaces one with the same id from an earlier directory. Ids are unique within a directory.
 
     Args:
         files: the files.
-        gpus: the known GPUs; the driver's figures must not exceed their memory.
         recorded: whether the files are in a data directory, where every case needs its source's address.
     """
     problems: list[Diagnostic] = []
@@ -102,8 +94,11 @@ def load_cases(
             problems.append(document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint))
         for index, item in enumerate(items):
             case, found = _read_case(item)
-            if case and (refused := _refused(item, case, gpus, recorded)):
-                case, found = None, [*found, *refused]
+            if case and recorded and not (case.source and case.source.address):
+                message = "the address of the case's source is missing"
+                hint = "add source: {repo: owner/name, path: …}, {repo: owner/name, issue: 12} or {url: https://…}"
+                found.append(item.diagnostic(("source",), Code.missing_key, message, hint))
+                case = None
             earlier = entries.get(case.id) if case else None
             if case and isinstance(earlier, CaseEntry) and earlier.file.path.parent == file.path.parent:
                 message = f"the id {case.id!r} is already used at {earlier.place('id')}"
@@ -139,19 +134,6 @@ def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
     return None if document.problems else case, [*document.problems, *found]
 
 
-def _refused(document: Document, case: Case, gpus: Registry[Gpu] | None, recorded: bool) -> list[Diagnostic]:
-    """Return the problems of a valid case that make it useless for comparison."""
-    found = [
-        document.diagnostic(loc, Code.wrong_value, message, remedy)
-        for loc, message, remedy in contradictions(case, gpus)
-    ]
-    if recorded and not (case.source and case.source.address):
-        message = "the address of the case's source is missing"
-        hint = "add source: {repo: owner/name, path: …}, {repo: owner/name, issue: 12} or {url: https://…}"
-        found.append(document.diagnostic(("source",), Code.missing_key, message, hint))
-    return found
-
-
 def _without(data: Any, locs: Iterable[Loc]) -> Any:
     """Return nested keys and values without those at ``locs``."""
     below: dict[str | int, list[Loc]] = {}
@@ -166,7 +148,7 @@ def _without(data: Any, locs: Iterable[Loc]) -> Any:
 def _broken(document: Document, index: int, problems: list[Diagnostic]) -> BrokenCase:
     written = value_at(document.data, "id")
     name = written if isinstance(written, str) and written else f"case {index + 1}"
-    return BrokenCase(name, document.place(()), next(problem for problem in problems if problem.is_error))
+    return BrokenCase(name, next(problem for problem in problems if problem.is_error))
 
 
 def with_marks(cases: Cases, recorded: Cases) -> Cases:

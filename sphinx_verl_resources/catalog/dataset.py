@@ -103,7 +103,7 @@ class Dataset:
         """The cases that the estimator is tested on."""
         from .cases import load_cases
 
-        return load_cases(self.snapshot.cases, self.gpus, recorded=True)
+        return load_cases(self.snapshot.cases, recorded=True)
 
 
 class Query(Generic[Answer]):

@@ -32,8 +32,6 @@ CONFIG_KEYS = "config_keys.yaml"
 ACCURACY = "accuracy.yaml"
 #: The registry files of a data directory; they extend and override those of earlier directories.
 REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
-#: The file with excused warnings; only the command ``check`` reads it.
-EXCEPTIONS = "exceptions.yaml"
 #: The maximum number of files to read from a folder, in the order of their names.
 MAX_FILES = 20_000
 #: The maximum size of all data files together, in bytes.
@@ -188,7 +186,7 @@ class _Reader:
         """Report files and folders that look like data, but are not read."""
         for name in self._names_in(directory.path, directory.shown):
             path = directory.path / name
-            if name in {*DATA_NAMES, EXCEPTIONS}:
+            if name in DATA_NAMES:
                 continue
             if path.is_dir() and not path.is_symlink():
                 near = nearest(name, [RUNS, CASES])
@@ -197,7 +195,7 @@ class _Reader:
                     hint = f"put {what} into the folder {directory.show(near or RUNS)!r}"
                     self._unexpected(directory.show(name), "folder", hint)
             elif name.endswith((".yaml", ".yml")):
-                stems = {Path(known).stem: known for known in (*REGISTRIES, EXCEPTIONS)}
+                stems = {Path(known).stem: known for known in REGISTRIES}
                 near = nearest(path.stem, stems)
                 hint = f"did you mean {stems[near]!r}?" if near else f"put run files into the folder {RUNS!r}"
                 self._unexpected(directory.show(name), "file", hint)

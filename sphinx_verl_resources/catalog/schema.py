@@ -12,7 +12,7 @@ from .models.analysis import AnalysisFile
 from .models.architecture import ArchitectureFile
 from .models.case import CaseFile
 from .models.export import Export
-from .models.registries import AccuracyFile, ConfigKeyFile, ExceptionsFile, GpuFile
+from .models.registries import AccuracyFile, ConfigKeyFile, GpuFile
 from .models.run import Run
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ MODELS: dict[str, type[BaseModel]] = {
     "analysis": AnalysisFile,
     "config_keys": ConfigKeyFile,
     "accuracy": AccuracyFile,
-    "exceptions": ExceptionsFile,
     "export": Export,
 }
 

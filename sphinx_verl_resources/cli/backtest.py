@@ -40,9 +40,7 @@ def _run(options: argparse.Namespace) -> int:
     """Estimate the cases, compare and print."""
     data = given_data(options.data)
     registries, recorded, problems = data.registries, data.cases, registry_problems(data)
-    asked = [
-        with_marks(load_cases([read_file(name)], registries.gpus), recorded) for name in options.paths
-    ] or [recorded]
+    asked = [with_marks(load_cases([read_file(name)]), recorded) for name in options.paths] or [recorded]
     problems += [problem for found in asked for problem in found.diagnostics]
     bad = report(problems)
     cases = [entry.case for found in asked for entry in found.entries if isinstance(entry, CaseEntry)]

@@ -201,7 +201,7 @@ def _run_file(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list
 
 
 def _cases(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic]]:
-    cases = load_cases([file], data.registries.gpus)
+    cases = load_cases([file])
     found: list[Found] = []
     problems = list(cases.diagnostics)
     for entry in progress(cases.entries, "cases"):

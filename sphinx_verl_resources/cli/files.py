@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 from contextlib import contextmanager, suppress
@@ -25,16 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..catalog.files import DataFile
-
-#: Linux constants: names are relative to the current directory; exchange two files.
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-
-
-class ChangedError(UsageError):
-    """A file has changed since it was read, and is not written."""
-
-    def __init__(self) -> None:
-        super().__init__("the file has just been changed by another program; run the command again")
 
 
 def read_file(name: str) -> DataFile:
@@ -129,68 +118,13 @@ def replace_file(path: Path, directory: Path, text: str) -> None:
     _replace(path, text)
 
 
-def replace_unchanged(file: DataFile, directory: Path, text: str) -> None:
-    """Replace a data file, unless it has changed since it was read.
-
-    Raises:
-        ChangedError: it has been changed or deleted since; it is not written.
-        UsageError: it cannot be written, or is outside the data directory.
-    """
-    try:
-        refuse_leading_out(file.path, directory)
-    except LeadsOutError:  # changed: it was inside the directory when it was read
-        raise ChangedError from None
-    target = Path(os.path.realpath(file.path))
-    with _replacement(target, text) as written, _writing(file.path):
-        refuse_changed(file)
-        new = written.read_bytes()
-        if not _exchange(written, target):
-            written.replace(target)
-        elif written.read_bytes() != file.content:  # changed at the last moment: restore it
-            _exchange(written, target)
-            if written.read_bytes() != new:  # another process wrote it meanwhile: keep that version
-                _exchange(written, target)
-            raise ChangedError
-
-
-def remove_unchanged(file: DataFile) -> None:
-    """Delete a data file, unless it has changed since it was read.
-
-    Raises:
-        ChangedError: it has been changed or deleted since; it is not deleted.
-        UsageError: it cannot be deleted.
-    """
-    refuse_changed(file)
-    with _writing(file.path):
-        file.path.unlink()
-
-
-def refuse_changed(file: DataFile) -> None:
-    """Raise if a file has changed since it was read.
-
-    Raises:
-        ChangedError: it has changed.
-    """
-    with suppress(OSError):
-        if read_data_file(file.path, file.shown).content == file.content:
-            return
-    raise ChangedError
-
-
 def _replace(path: Path, text: str) -> None:
     """Write a file, replacing an existing one; a link is kept and its target replaced."""
     target = Path(os.path.realpath(path))
-    with _replacement(target, text) as written, _writing(path):
-        written.replace(target)
-
-
-@contextmanager
-def _replacement(path: Path, text: str) -> Iterator[Path]:
-    """Write a text to a temporary file with the permissions of the file to replace."""
-    with _temporary_file(path, text) as written:
+    with _temporary_file(target, text) as written, _writing(path):
         with suppress(FileNotFoundError):
-            written.chmod(path.stat().st_mode & 0o777)
-        yield written
+            written.chmod(target.stat().st_mode & 0o777)
+        written.replace(target)
 
 
 @contextmanager
@@ -209,16 +143,6 @@ def _temporary_file(path: Path, text: str) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             written.unlink()
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two files atomically; return False if the system cannot."""
-    try:
-        rename = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):
-        return False
-    names = _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second)
-    return bool(rename(*names, _RENAME_EXCHANGE) == 0)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class EstimatorContext(Dataset):
         return Registries(self.gpus, self.architectures, self.config_keys, self.accuracy)
 
     def _judge(self, run: Run, document: Document) -> Iterator[Diagnostic]:
-        """Return the errors in a run's settings, without warnings: a build cannot tell which are excused."""
+        """Return the errors in a run's settings; only ``check`` reports warnings."""
         return (problem for problem in self._problems_of(run, document) if problem.is_error)
 
     def _problems_of(self, run: Run, document: Document) -> Iterator[Diagnostic]:

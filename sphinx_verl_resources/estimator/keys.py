@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..catalog.key_names import key_names
+from ..catalog.files import bundled_directory
 from ..catalog.yaml_data import dotted_leaves
 from ..diagnostics import Code, Severity
 from .request import ACTOR, error_at, warning_at
@@ -15,12 +16,17 @@ from .versions import RELEASES, version_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ..catalog.key_names import KeyName
     from ..diagnostics import Diagnostic
     from .registries import Registries
     from .request import Request
     from .versions import Version
 
+#: The list of keys in the package, written by ``tools/key_names.py``.
+KEY_NAMES = "key_names.txt"
+#: The minimum similarity (1 for equal names) at which one name may be a misspelling of the other.
+SIMILAR = 0.85
+#: The same for whole keys, which have long parts in common.
+SIMILAR_KEY = 0.95
 #: Problems that are reported at the key of a setting; others are reported at its value.
 AT_KEY = frozenset({Code.unknown_key, Code.config_key, Code.impossible_settings})
 #: Prefixes of keys that only verl's trainer for supervised fine-tuning has.
@@ -32,6 +38,93 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
     "number": ((int, float), "a number"),
 }
+
+
+class KeyName(NamedTuple):
+    """A key of verl's configuration.
+
+    Attributes:
+        first: the first listed release that has the key.
+        last: the last release that has the key; None if the branch main has it too.
+        kind: ``bool``, ``number``, ``text`` or ``list``; ``any`` for null, ``open`` for a section that
+            accepts any key, ``?`` if the default does not show the type.
+    """
+
+    first: Version
+    last: Version | None
+    kind: str
+
+
+class KeyNames:
+    """All keys by name, with lookups for misspelt keys."""
+
+    def __init__(self, text: str) -> None:
+        self.known: dict[str, KeyName] = {}
+        self._sections: dict[str, list[str]] = {}
+        for line in text.splitlines():
+            if not line.startswith("#"):
+                self._add(line)
+
+    def _add(self, line: str) -> None:
+        """Add the keys of a line: section, releases, type, names."""
+        start, _, names = line.partition(": ")
+        section, releases, kind = start.split()
+        first, _, last = releases.partition("-")
+        entry = KeyName(_release(first), _release(last) if last else None, kind)
+        of_section = self._sections.setdefault(section.strip("."), [])
+        for name in names.split():
+            of_section.append(name)
+            self.known[f"{section}.{name}".lstrip(".")] = entry
+
+    def is_below_open(self, key: str) -> bool:
+        """Return whether a section above the key accepts any key; one that is null by default does.
+
+        >>> key_names().is_below_open("actor_rollout_ref.rollout.engine_kwargs.vllm.any_option")
+        True
+        """
+        while "." in key:
+            key = key.rpartition(".")[0]
+            above = self.known.get(key)
+            if above is not None and above.kind in {"any", "open"}:
+                return True
+        return False
+
+    def meant_by(self, key: str) -> str | None:
+        """Return the known key that ``key`` probably misspells.
+
+        >>> key_names().meant_by("actor_rollout_ref.rollouts.n")
+        'actor_rollout_ref.rollout.n'
+        """
+        section, _, name = key.rpartition(".")
+        if section in self._sections:
+            found = difflib.get_close_matches(name, self._sections[section], n=1, cutoff=SIMILAR)
+            return f"{section}.{found[0]}".lstrip(".") if found else None
+        return self._namesake(key, SIMILAR_KEY)
+
+    def hint_for(self, key: str) -> str | None:
+        """Return the known key that ends with ``key``, or a similar one with the same last part.
+
+        >>> key_names().hint_for("rollout.gpu_memory_utilization")
+        'actor_rollout_ref.rollout.gpu_memory_utilization'
+        """
+        ending = (other for other in self.known if other.endswith(f".{key}"))
+        return next(ending, None) or self._namesake(key, SIMILAR)
+
+    def _namesake(self, key: str, similarity: float) -> str | None:
+        name = key.rpartition(".")[2]
+        namesakes = [other for other in self.known if other.endswith(f".{name}")]
+        return next(iter(difflib.get_close_matches(key, namesakes, n=1, cutoff=similarity)), None)
+
+
+@lru_cache(maxsize=1)
+def key_names() -> KeyNames:
+    """Return the keys that the package lists."""
+    return KeyNames((bundled_directory().path / KEY_NAMES).read_text("utf-8"))
+
+
+def _release(text: str) -> Version:
+    major, minor, patch = map(int, text.split("."))
+    return major, minor, patch
 
 
 def settings_problems(
@@ -101,18 +194,14 @@ def _unknown(key: str, registries: Registries) -> Diagnostic | None:
     """Return the problem of a key that no version of verl has; None in a section that accepts any key."""
     listed = key_names()
     if meant := listed.meant_by(key):
-        near = registries.config_keys.get(meant)
-        if near and near.status == "no-op":
-            meant = listed.namesake_of(meant) or meant
         problem = warning_at if listed.is_below_open(key) else error_at
         return problem(key, "verl has no such key", f"did you mean {meant!r}?", Code.unknown_key)
     above = registries.known_key(key)
     if listed.is_below_open(key) or (above and above.type == "dict") or key in _CHOSEN or "@" in key:
         return None
-    namesake = listed.namesake_of(key)
     remedy = "remove it, or add it to config_keys.yaml if it belongs to your own recipe"
-    if namesake:
-        remedy = f"did you mean {namesake!r}? If not, {remedy}"
+    if near := listed.hint_for(key):
+        remedy = f"did you mean {near!r}? If not, {remedy}"
     return warning_at(key, "verl has no such key", remedy, Code.config_key)
 
 

@@ -68,9 +68,6 @@ HARMLESS = (
     "global_profiler",
 )
 
-#: The reason for ignoring a setting without effect.
-IGNORED = "verl ignores it"
-
 _TRANSFORMER = "megatron.override_transformer_config"
 #: Keys for which only some values are modelled: these values in lower case, and the treatment of others.
 _PARTLY: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -352,7 +349,7 @@ def _why_ignored(
     no_effect = known.status.startswith("no-op")
     if not (no_effect or _matters(known, settings)) or _is_usual(key, value, reader):
         return None
-    return IGNORED if no_effect else "not modelled"
+    return "verl ignores it" if no_effect else "not modelled"
 
 
 def _matters(key: ConfigKey, settings: Settings) -> bool:

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, get_args
 
 from ..analysis.problems import problems_of
 from ..catalog.dataset import DataPart, no_progress
-from ..catalog.files import EXCEPTIONS, LeadsOutError, bundled_directory, read_in, take_snapshot
+from ..catalog.files import bundled_directory, take_snapshot
 from ..catalog.yaml_data import read_yaml
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError
+from ..diagnostics import Location, NoAnswerError
 from ..estimator.context import EstimatorContext
 from ..estimator.estimate import estimate
 from ..estimator.recorded import request_of_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..catalog.dataset import Progress
     from ..catalog.files import DataFile, Directory
     from ..catalog.models.run import Run
     from ..catalog.yaml_data import Document
+    from ..diagnostics import Diagnostic
     from ..estimator.estimate import Estimate
     from ..git import Repository
 
@@ -63,13 +64,11 @@ class RunEntry:
         run: the run.
         source: its file.
         estimate: its estimate; None if the settings do not allow one.
-        diagnostics: the estimator's problems with the settings.
     """
 
     run: Run
     source: SourceFile
     estimate: Estimate | None
-    diagnostics: tuple[Diagnostic, ...]
 
 
 class CheckContext(EstimatorContext):
@@ -77,9 +76,6 @@ class CheckContext(EstimatorContext):
 
     Attributes:
         directories: the directories to check.
-        is_own: whether they are the user's directories, not the package's.
-        bundled: the data directory that they build on.
-        exceptions: the files of exceptions, each with its directory.
         today: the latest date that is not in the future.
         repository: a checkout of verl, or None.
     """
@@ -102,15 +98,13 @@ class CheckContext(EstimatorContext):
             repository: a checkout of verl.
             progress: reports progress of slow steps.
         """
-        self.bundled = bundled or bundled_directory()
-        snapshot = take_snapshot(self.bundled, configured, Location(""))
+        bundled = bundled or bundled_directory()
+        snapshot = take_snapshot(bundled, configured, Location(""))
         super().__init__(snapshot, progress)
-        self.directories = tuple(configured) or (self.bundled,)
-        self.is_own = bool(configured)
+        self.directories = tuple(configured) or (bundled,)
         # The earliest time zone is 14 hours ahead of UTC.
         self.today = today or (datetime.now(timezone.utc) + timedelta(hours=14)).date()
         self.repository = repository
-        self.exceptions, self._unreadable = exceptions_in(self.directories)
 
     def _judge(self, run: Run, document: Document) -> Iterator[Diagnostic]:
         """Return errors and warnings about the settings of a run."""
@@ -118,21 +112,19 @@ class CheckContext(EstimatorContext):
 
     @cached_property
     def problems(self) -> tuple[Diagnostic, ...]:
-        """The problems that a build would report, and unreadable files of exceptions."""
-        found = (problem for part in get_args(DataPart) for problem in problems_of(self, part))
-        return (*found, *self._unreadable)
+        """The problems that a build would report, and warnings about the settings of runs."""
+        return tuple(problem for part in get_args(DataPart) for problem in problems_of(self, part))
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:
-        """The files of the directories with readable YAML, including exceptions."""
+        """The files of the directories with readable YAML."""
         return tuple(self._files())
 
     def _files(self) -> Iterator[SourceFile]:
         kinds = [("run", self.snapshot.runs), ("cases", self.snapshot.cases)]
         kinds += [(name.removesuffix(".yaml"), files) for name, files in self.snapshot.registries.items()]
         own = [(kind, file) for kind, files in kinds for file in files if self.is_checked(file)]
-        others = [("exceptions", file) for _directory, file in self.exceptions]
-        for kind, file in self._progress([*own, *others], "files checked"):
+        for kind, file in self._progress(own, "files checked"):
             document = read_yaml(file.content, file.shown)
             if document.data is not None:
                 yield SourceFile(file, kind, document)
@@ -148,10 +140,10 @@ class CheckContext(EstimatorContext):
     def _entry(self, run: Run, source: SourceFile) -> RunEntry:
         try:
             request = request_of_run(run, self.registries, needs_settings=False)
-            result = estimate(request, self.registries)
-        except NoAnswerError as error:
-            return RunEntry(run, source, None, error.diagnostics)
-        return RunEntry(run, source, result, result.warnings)
+            result: Estimate | None = estimate(request, self.registries)
+        except NoAnswerError:
+            result = None
+        return RunEntry(run, source, result)
 
     def is_checked(self, file: DataFile) -> bool:
         """Return whether a file is in one of the directories to check."""
@@ -160,23 +152,3 @@ class CheckContext(EstimatorContext):
     def of_kind(self, kind: str) -> list[SourceFile]:
         """Return the files of a kind."""
         return [source for source in self.files if source.kind == kind]
-
-
-def exceptions_in(
-    directories: Iterable[Directory],
-) -> tuple[list[tuple[Directory, DataFile]], list[Diagnostic]]:
-    """Return the files of exceptions in data directories, and the problems of unreadable ones."""
-    files: list[tuple[Directory, DataFile]] = []
-    unreadable: list[Diagnostic] = []
-    for directory in directories:
-        place = Location(directory.show(EXCEPTIONS))
-        try:
-            files.append((directory, read_in(directory, EXCEPTIONS)))
-        except FileNotFoundError:
-            continue
-        except LeadsOutError as error:
-            unreadable.append(Diagnostic(place, Code.file_unreadable, str(error), error.remedy))
-        except OSError as error:
-            message = f"the file cannot be read: {(error.strerror or str(error)).lower()}"
-            unreadable.append(Diagnostic(place, Code.file_unreadable, message, "check its permissions"))
-    return files, unreadable

@@ -19,7 +19,6 @@ from .rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ..catalog.models.case import Case
     from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic, Location
     from ..estimator.estimate import Estimate
@@ -49,27 +48,6 @@ def _entries(context: CheckContext, kind: str, model: type[Record]) -> Iterator[
         for index, record in enumerate(valid_entries(source.document.data, kind, model)):
             if record is not None:
                 yield record, partial(source.value_place, kind, index, key=record.name)
-
-
-@Rule(Code.unused_entry, "registry")
-def unused_entry(context: CheckContext) -> Iterator[Diagnostic]:
-    """Require that a run or case uses each entry, unless the data have neither runs nor cases."""
-    if not context.of_kind("run") and not context.of_kind("cases"):
-        return
-    users: list[Run | Case] = [*context.catalog.runs.values()]
-    users += [entry.case for entry in context.cases.by_id.values()]
-    models = {user.model for user in users}
-    models |= {item.model for item in context.analysis.specifications.values() if item.model}
-    gpus, architectures = context.catalog.gpus, context.catalog.architectures
-    used_gpus = {id(gpus.get(user.gpus.type)) for user in users if user.gpus.type}
-    used_models = {id(architectures.get(name)) for name in models}
-    remedy = "remove it, or give the reason for it in exceptions.yaml"
-    for gpu, place_of in _gpus(context):
-        if id(gpus.get(gpu.name)) not in used_gpus:
-            yield unused_entry.broken_at(place_of(), "no run and no case uses this GPU", remedy)
-    for model, place_of in _models(context):
-        if id(architectures.get(model.hf_id)) not in used_models:
-            yield unused_entry.broken_at(place_of(), "no run and no case uses this model", remedy)
 
 
 @Rule(Code.gpu_memory, "registry")

@@ -30,7 +30,7 @@ def has_schema(file: SourceFile) -> bool:
     return (file.file.path.parent / schema_target(file.kind)).is_file()
 
 
-@Rule(Code.schema_line, "file", fixable="yes")
+@Rule(Code.schema_line, "file")
 def schema_line(file: SourceFile) -> Iterator[Diagnostic]:
     """Require a first line that points editors to the schema, if the directory has it."""
     remedy = f"begin the file with {SCHEMA_LINE.format(schema_target(file.kind))}"
@@ -58,7 +58,7 @@ def field_order(file: SourceFile) -> Iterator[Diagnostic]:
             return
 
 
-@Rule(Code.unquoted_version, "file", fixable="yes")
+@Rule(Code.unquoted_version, "file")
 def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
     """Require quotes around versions and lines."""
     if file.kind != "run":
@@ -70,7 +70,7 @@ def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
             yield unquoted_version.broken_at(file.value_place(*loc), message, f'write "{value[:80]}"')
 
 
-@Rule(Code.repeated_text, "file", fixable="yes")
+@Rule(Code.repeated_text, "file")
 def repeated_text(file: SourceFile) -> Iterator[Diagnostic]:
     """Reject a link text that repeats the file name."""
     if file.kind != "run":
@@ -84,4 +84,4 @@ def repeated_text(file: SourceFile) -> Iterator[Diagnostic]:
 
 
 #: Reported by the loader of run files.
-ID_MISMATCH = Rule(Code.id_mismatch, "file", Severity.ERROR, fixable="yes")
+ID_MISMATCH = Rule(Code.id_mismatch, "file", Severity.ERROR)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 #: The input of a rule: the text of a file, a run, the entries of a registry, or all data.
 Scope = Literal["file", "run", "registry", "data"]
-#: ``with-repository``: the repair needs a checkout of verl.
-Fixable = Literal["no", "yes", "with-repository"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,6 @@ class Rule:
         code: the code of its messages.
         scope: its input.
         severity: the severity of its messages.
-        fixable: whether ``check --fix`` repairs violations.
         needs_repository: whether it only runs with a checkout of verl.
         find: yields the violations; None for a code that is reported elsewhere.
     """
@@ -35,7 +32,6 @@ class Rule:
     code: Code
     scope: Scope
     severity: Severity = Severity.WARNING
-    fixable: Fixable = "no"
     needs_repository: bool = False
     find: Callable[..., Iterable[Diagnostic]] | None = None
 

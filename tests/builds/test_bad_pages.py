@@ -156,7 +156,7 @@ def test_a_broken_run_leaves_a_box_under_its_size_and_the_others_stay(own, data)
 
 
 def test_a_run_with_a_setting_that_verl_refuses_is_left_out(own, data):
-    """Warnings about keys are left to ``check``, because a build does not read its exceptions."""
+    """Warnings about keys are left to ``check``."""
     settings = {"data.max_respone_length": 1024, "data.bananas": 1}
     data.run("a", settings=settings)
     data.run("b", settings={"data.bananas": 1})

@@ -61,10 +61,6 @@ CASES = {
         replaced("count: 2", "count: 2.5"),
         "data/runs/a.yaml:6:15: ERROR: gpus.count: expected a whole number, got 2.5 [verl.wrong_type]",
     ),
-    "boolean for a number": (
-        replaced("count: 2", "count: true"),
-        "data/runs/a.yaml:6:15: ERROR: gpus.count: expected a whole number, got true [verl.wrong_type]",
-    ),
     "number for a version": (
         replaced('"0.8.3"', "0.10"),
         "data/runs/a.yaml:8:32: ERROR: infer.version: expected text, got a number, 0.10; put it in quotes: \"0.10\" "
@@ -95,10 +91,6 @@ CASES = {
         replaced("count: 2", "count: 0"),
         "data/runs/a.yaml:6:15: ERROR: gpus.count: must be at least 1, got '0' [verl.wrong_value]",
     ),
-    "minus one GPU": (
-        replaced("count: 2", "count: -1"),
-        "data/runs/a.yaml:6:15: ERROR: gpus.count: must be at least 1, got '-1' [verl.wrong_value]",
-    ),
     "a billion GPUs": (
         replaced("count: 2", "count: 1000000000"),
         "data/runs/a.yaml:6:15: ERROR: gpus.count: must be at most 100000, got '1000000000' [verl.wrong_value]",
@@ -112,11 +104,6 @@ CASES = {
         replaced("size: 7B", "size: 7b"),
         "data/runs/a.yaml:2:7: ERROR: size: unknown size class '7b'; the nearest is 7B; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
         "32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]",
-    ),
-    "unknown backend": (
-        replaced("train: fsdp", "train: FSDP"),
-        "data/runs/a.yaml:7:8: ERROR: train: unknown value 'FSDP'; did you mean 'fsdp'? allowed: fsdp, fsdp2, "
-        "fsdp_turbo, megatron, megatron_lite, mindspeed, automodel, veomni, torchtitan [verl.unknown_value]",
     ),
     "unknown GPU": (
         replaced("H100", "H1000"),
@@ -142,11 +129,6 @@ CASES = {
         "data/runs/a.yaml:9:29: ERROR: contributor.url: expected an address that begins with https://, got "
         "'javascript:alert(1)' [verl.bad_url]",
     ),
-    "file link": (
-        RUN + "evidence: [{kind: log, url: 'file:///etc/passwd'}]\n",
-        "data/runs/a.yaml:9:29: ERROR: evidence.0.url: expected an address that begins with https://, got "
-        "'file:///etc/passwd' [verl.bad_url]",
-    ),
     "link with a password": (
         RUN + "evidence: [{kind: log, url: 'https://me:secret@example.org/'}]\n",
         "data/runs/a.yaml:9:29: ERROR: evidence.0.url: an address must not contain a user name or password [verl.bad_url]",
@@ -161,15 +143,6 @@ CASES = {
         "data/runs/a.yaml:9:30: ERROR: script.path: expected a path relative to the root of verl's repository, got "
         "'../../etc/passwd' [verl.wrong_value]",
     ),
-    "number for a commit": (
-        RUN + "script: {ref: 1234567, path: a.sh}\n",
-        "data/runs/a.yaml:9:15: ERROR: script.ref: expected text, got a number, 1234567; put it in quotes: \"1234567\" "
-        "[verl.wrong_type]",
-    ),
-    "not a date": (
-        RUN + "added: 12.06.2025\n",
-        "data/runs/a.yaml:9:8: ERROR: added: expected a date such as 2025-06-12, got '12.06.2025' [verl.wrong_value]",
-    ),
     "a day that does not exist": (
         RUN + "added: 2025-02-30\n",
         "data/runs/a.yaml:9:8: ERROR: added: expected a date such as 2025-06-12, got '2025-02-30' [verl.wrong_value]",
@@ -182,26 +155,9 @@ CASES = {
         RUN + "contributor: {name: TODO}\n",
         "data/runs/a.yaml:9:21: ERROR: contributor.name: the value is still TODO; fill it in, or remove the key [verl.todo]",
     ),
-    "an address to come": (
-        RUN + "evidence: [{kind: log, url: TODO}]\n",
-        "data/runs/a.yaml:9:29: ERROR: evidence.0.url: the value is still TODO; fill it in, or remove the key [verl.todo]",
-    ),
-    "a number in quotes": (
-        RUN + 'measured: {gib: "71.3"}\n',
-        "data/runs/a.yaml:9:17: ERROR: measured.gib: expected a number, got the text '71.3'; write 71.3, without quotes and unit [verl.wrong_type]",
-    ),
     "a number with its unit": (
         RUN + "measured: {gib: 71.3 GB}\n",
         "data/runs/a.yaml:9:17: ERROR: measured.gib: expected a number, got the text '71.3 GB'; write 71.3, without quotes and unit [verl.wrong_type]",
-    ),
-    "a number that is none": (
-        RUN + "measured: {gib: 1.2.3}\n",
-        "data/runs/a.yaml:9:17: ERROR: measured.gib: expected a number, got the text '1.2.3' [verl.wrong_type]",
-    ),
-    "a size that is no class": (
-        replaced("size: 7B", "size: 8B"),
-        "data/runs/a.yaml:2:7: ERROR: size: unknown size class '8B'; the nearest is 7B; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, "
-        "32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]",
     ),
     "nothing measured": (
         RUN + "measured: {counter: device}\n",
@@ -233,11 +189,6 @@ CASES = {
         "data/runs/a.yaml:9:21: ERROR: contributor.name: expected one line without tabs and without spaces around "
         "it [verl.wrong_value]",
     ),
-    "an e-mail address in a setting": (
-        RUN + "settings:\n  data.x: someone@example.org\n",
-        "data/runs/a.yaml:10:11: ERROR: settings.data.x: e-mail addresses are not allowed; give a name, and link a public "
-        "profile [verl.email_address]",
-    ),
     "a tag character": (
         RUN + "label: a\U000e0041b\n",
         "data/runs/a.yaml:9:9: ERROR: invisible character U+E0041; delete it [verl.bad_character]",
@@ -249,10 +200,6 @@ CASES = {
     ),
     "an empty file": (
         "",
-        "data/runs/a.yaml:1:1: ERROR: the file is empty; begin the file with the key 'id' [verl.file_empty]",
-    ),
-    "a comment only": (
-        "# nothing\n",
         "data/runs/a.yaml:1:1: ERROR: the file is empty; begin the file with the key 'id' [verl.file_empty]",
     ),
     "a mark of YAML only": (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-import os
 import pickle
 import tempfile
 from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.catalog.dataset import Dataset
@@ -20,7 +18,6 @@ from sphinx_verl_resources.catalog.files import (
     configured_directory,
     take_snapshot,
 )
-from sphinx_verl_resources.catalog.names import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 
 GPU = "gpus:\n  - {{name: {name}, vendor: nvidia, memory_gb: 80, memory_mib: {mib}, kind: nominal}}\n"
@@ -82,17 +79,6 @@ def test_good_entries_of_a_registry_stay_when_another_is_wrong(tmp_path):
     assert [problem.code.name for problem in catalog.diagnostics] == ["unknown_value"]
     assert catalog.gpus.get("X1").memory_mib == 1
     assert catalog.gpus.get("X2") is None
-
-
-def test_good_architectures_stay_when_another_is_wrong(tmp_path):
-    entries = yaml.safe_load((bundled_directory().path / "architectures.yaml").read_text())["architectures"]
-    mine = copy.deepcopy(entries[0]) | {"name": "Mine", "hf_id": "me/mine-7B", "aliases": []}
-    wrong = entries[0] | {"name": "Wrong", "hf_id": "me/wrong-7B", "aliases": [], "hidden_size": 0}
-    write(tmp_path / "data/architectures.yaml", yaml.safe_dump({"architectures": [wrong, mine]}))
-    catalog = load(tmp_path, "data")
-    assert [problem.code.name for problem in catalog.diagnostics] == ["wrong_value"]
-    assert catalog.architectures.get("me/mine-7B")
-    assert catalog.architectures.get("me/wrong-7B") is None
 
 
 def test_the_bundled_directory_may_be_configured_too(tmp_path, make_run_text):
@@ -183,28 +169,6 @@ def test_links_that_lead_nowhere_are_reported(tmp_path):
     assert catalog.runs == {}, "broken runs of one's own do not bring the bundled ones back"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="other systems refuse such names themselves")
-def test_odd_file_names_are_printed_on_one_line(tmp_path, make_run_text):
-    folder = tmp_path / "data/runs"
-    folder.mkdir(parents=True)
-    for name in (
-        b"b\nX:1:1: ERROR: fake.yaml",
-        b"b\xff.yaml",
-        b"b\x1b[31m.yaml",
-        "b\u202e.yaml".encode(),
-        b"c\xff.txt",
-    ):
-        (folder / os.fsdecode(name)).write_text(make_run_text(id="b"))
-    snapshot = take_snapshot(
-        bundled_directory(), [configured_directory("data", tmp_path)], Location("conf.py")
-    )
-    lines = [str(problem) for problem in Dataset(snapshot).catalog.diagnostics]
-    assert len(lines) == 5
-    for line in lines:
-        assert line.isprintable(), line
-        line.encode()
-
-
 def test_an_entry_with_errors_does_not_make_its_runs_wrong(tmp_path, make_run_text):
     text = GPU.format(name="X9000", mib=1).replace("nvidia", "nvidea")
     write(tmp_path / "data/gpus.yaml", text)
@@ -250,60 +214,6 @@ def check_outcome(folder: Path) -> None:
         assert "\n" not in str(problem)
         assert problem.place.line >= 1
         assert problem.place.column >= 1
-
-
-texts = st.text(max_size=30) | st.sampled_from(
-    ["GRPO", "*x*", "<script>", "7B", "on", "0.10", "a b", "{x}", "%s"]
-)
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts | st.dates()
-anything = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
-likely = st.fixed_dictionaries(
-    {
-        "id": st.just("a") | texts,
-        "size": st.sampled_from(SIZES) | scalars,
-        "tag": st.sampled_from(TAGS) | scalars,
-        "model": st.just("Qwen/Qwen2.5-7B-Instruct") | scalars,
-        "task": texts,
-        "gpus": st.fixed_dictionaries({"count": st.integers(-1, 10**9), "type": st.just("H100") | scalars})
-        | anything,
-        "train": st.sampled_from(TRAIN_BACKENDS) | scalars,
-        "infer": st.fixed_dictionaries({"engine": st.sampled_from(ENGINES)}) | anything,
-    },
-    optional={
-        "kind": st.sampled_from(KINDS) | scalars,
-        "settings": st.dictionaries(texts, anything, max_size=3),
-        "notes": anything,
-        "evidence": anything,
-        "measured": anything,
-        "script": anything,
-        "added": scalars,
-        "max_batch": scalars,
-        "whatever": anything,
-    },
-)
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])
-@given(likely)
-def test_any_mapping_gives_a_run_or_problems(fields):
-    with tempfile.TemporaryDirectory() as name:
-        write(Path(name) / "runs/a.yaml", yaml.safe_dump(fields, allow_unicode=True))
-        check_outcome(Path(name))
-
-
-@given(
-    st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass"))
-)
-def test_any_bytes_give_a_run_or_problems(content):
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "runs/a.yaml"
-        path.parent.mkdir()
-        path.write_bytes(content)
-        check_outcome(Path(name))
 
 
 @given(st.data())

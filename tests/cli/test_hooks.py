@@ -105,19 +105,7 @@ def test_the_workflow_runs(root, repository, make_good_run_text):
         ["bash", "-e", "-c", steps[0]], cwd=repository, capture_output=True, text=True, env=environment
     )
     assert bad.returncode == 1
-    assert bad.stdout.startswith("::error file=docs/data/runs/a.yaml,line=4,col=6,")
-
-
-def test_the_hook_repairs_where_it_is_asked_to(root, repository, hook, make_good_run_text):
-    args = re.search(r"args: \[(.*--fix)\]", (root / "docs/hooks.rst").read_text("utf-8"))
-    assert args
-    path = repository / "docs/data/runs/a.yaml"
-    path.write_text(make_good_run_text(id="b"), "utf-8")
-    git(repository, "add", ".")
-    result = run_hook(repository, hook, {"hooks": [{"args": args[1].split(", ")}]})
-    assert result.returncode == 0
-    assert result.stderr == "docs/data/runs/a.yaml:2: repaired: id 'b' changed to 'a', the file name\n"
-    assert path.read_text("utf-8") == make_good_run_text(id="a")
+    assert bad.stderr.startswith("docs/data/runs/a.yaml:4:6: ERROR: tag: ")
 
 
 @pytest.mark.slow

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.catalog.key_names import key_names
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code, Severity
 from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.keys import key_problem, key_warnings, settings_problems
+from sphinx_verl_resources.estimator.keys import key_names, key_problem, key_warnings, settings_problems
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.versions import CURRENT, LAST
 
@@ -69,7 +68,7 @@ def test_keys_of_forks_and_of_fine_tuning_are_not_judged(registries, request_):
         ("critic.optm.lr", "critic.optim.lr"),
         ("actor_rollout_ref.actor.engine.param_offload", None),  # next to it is a key of another backend
         ("actor_rollout_ref.model.lora_dropout", None),
-        ("actor_rollout_refs.rollouts.n", None),
+        ("actor_rollout_refs.rollouts.n", "actor_rollout_ref.rollout.n"),
         ("servers.port", None),
     ],
 )

@@ -14,12 +14,14 @@ import pytest
 from sphinx_verl_resources.catalog.files import REGISTRIES, Directory, bundled_directory, configured_directory
 from sphinx_verl_resources.catalog.schema import MODELS
 from sphinx_verl_resources.git import Repository, open_repository
-from sphinx_verl_resources.lint.check import CheckResult, check_data
+from sphinx_verl_resources.lint.check import check_data
 from sphinx_verl_resources.lint.context import CheckContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from sphinx_verl_resources.diagnostics import Diagnostic
 
 TODAY = date(2026, 11, 22)
 IDENTITY = {
@@ -65,23 +67,18 @@ class Checked:
         for name in MODELS:
             self.write(f"schema/{name}.json", "{}")
 
-    def suppress(self, *entries: str) -> None:
-        """Write exceptions, each in flow style."""
-        lines = ["# yaml-language-server: $schema=schema/exceptions.json", "exceptions:"]
-        self.write("exceptions.yaml", "\n".join([*lines, *(f"  - {entry}" for entry in entries), ""]))
-
-    def check(self, repository: Repository | None = None) -> CheckResult:
+    def check(self, repository: Repository | None = None) -> tuple[Diagnostic, ...]:
         """The problems."""
         directory = configured_directory("data", self.path)
         return check_data(CheckContext([directory], bundled=self.base, today=TODAY, repository=repository))
 
     def problems(self, repository: Repository | None = None) -> list[str]:
         """The printed problems."""
-        return [str(problem) for problem in self.check(repository).problems]
+        return [str(problem) for problem in self.check(repository)]
 
     def codes(self, repository: Repository | None = None) -> list[str]:
         """The codes of the problems."""
-        return [problem.code.name for problem in self.check(repository).problems]
+        return [problem.code.name for problem in self.check(repository)]
 
 
 @pytest.fixture

@@ -32,38 +32,6 @@ def cards(checked, *entries: str) -> None:
     checked.write("gpus.yaml", "\n".join(lines) + "\n")
 
 
-def test_a_card_is_used_by_a_run_under_any_of_its_names(checked):
-    cards(checked, f"{CARD}, kind: reading, aliases: [X 100 SXM]")
-    checked.run()
-    assert checked.codes() == ["unused_entry"]
-    checked.run(gpus={"count": 2, "type": "x100-sxm"})
-    assert checked.codes() == []
-
-
-def test_a_card_is_used_by_a_case(checked):
-    cards(checked, f"{CARD}, kind: reading")
-    checked.run()
-    checked.write(
-        "cases/a.yaml",
-        "# yaml-language-server: $schema=../schema/cases.json\n"
-        "- {id: c, source: https://example.org/log, model: Qwen/Qwen2.5-7B, gpus: {count: 1, type: X100}, "
-        "config: {data.train_batch_size: 1}}\n",
-    )
-    assert checked.codes() == []
-
-
-def test_registries_alone_are_there_for_others(checked):
-    (checked.path / "data/runs").rmdir()
-    cards(checked, f"{CARD}, kind: reading")
-    assert checked.codes() == []
-
-
-def test_registries_of_the_package_are_not_looked_at(checked):
-    (checked.base.path / "gpus.yaml").read_text("utf-8").index("T4")
-    checked.run()
-    assert checked.codes() == []
-
-
 @pytest.mark.parametrize(
     ("mib", "more", "found"),
     [
@@ -249,5 +217,5 @@ def test_all_that_takes_long_is_watched(checked):
 
     directory = configured_directory("data", checked.path)
     context = CheckContext([directory], bundled=checked.base, today=TODAY, progress=watched)
-    assert check_data(context).problems == ()
+    assert check_data(context) == ()
     assert seen == {"run files": 3, "files checked": 3, "runs computed": 3}

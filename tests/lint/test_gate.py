@@ -42,7 +42,6 @@ MISTAKES = {
     "a key with three letters": ("use_remove_padding", "use_remove_paddding", "16:3: ERROR: actor_rollout_ref.model.use_remove_paddding: verl has no such key; did you mean 'actor_rollout_ref.model.use_remove_padding'? [verl.unknown_key]"),
     "a key with a letter less": ("config.param_offload", "config.param_ofload", "19:3: ERROR: actor_rollout_ref.actor.fsdp_config.param_ofload: verl has no such key; did you mean 'actor_rollout_ref.actor.fsdp_config.param_offload'? [verl.unknown_key]"),
     "a section": ("actor_rollout_ref.rollout.n", "actor_rollout_ref.rollouts.n", f"20:3: ERROR: actor_rollout_ref.rollouts.n: verl has no such key; did you mean '{ROLLOUT}.n'? [verl.unknown_key]"),
-    "a section without what is around it": ("actor_rollout_ref.rollout.n", "rollouts.n", f"20:3: ERROR: rollouts.n: verl has no such key; did you mean '{ROLLOUT}.n'? [verl.unknown_key]"),
     "a key without its section": ("data.train_batch_size", "train_batch_size", f"13:3: WARNING: train_batch_size: verl has no such key; did you mean 'data.train_batch_size'? If not, {RECIPE} [verl.config_key]"),
     "a key of nobody": ("data.shuffle", "data.bananas", f"15:3: WARNING: data.bananas: verl has no such key; {RECIPE} [verl.config_key]"),
     "a key that was removed": ("data.shuffle: true", f"{ROLLOUT}.chat_scheduler: null", f"15:3: WARNING: {ROLLOUT}.chat_scheduler: verl v0.9.0 has no such key; v0.4.0 was the last release with it; remove it [verl.config_key]"),
@@ -51,16 +50,10 @@ MISTAKES = {
     "the size class": ("size: 7B", "size: 14B", "3:7: ERROR: Qwen/Qwen2-7B-Instruct has 7.6 billion parameters, but the run's size class is 14B; write 7B [verl.wrong_size]"),
     "the GPU": ("type: H800", "type: NVIDIA H800 80GB", "7:24: ERROR: gpus.type: unknown GPU 'NVIDIA H800 80GB'; did you mean 'NVIDIA H800'? If not, add it to gpus.yaml [verl.unknown_gpu]"),
     "the backend": ("train: fsdp", "train: deepspeed", "8:8: ERROR: train: unknown value 'deepspeed'; allowed: fsdp, fsdp2, fsdp_turbo, megatron, megatron_lite, mindspeed, automodel, veomni, torchtitan [verl.unknown_value]"),
-    "the id": ("count: 2", "count: 4", f"2:5: WARNING: the id '{ID}' does not match the run, which is Qwen2-7B-Instruct on 4*H800; rename it to 'qwen2-7b-grpo-4xh800' with: verl-resources check --fix [verl.stale_id]"),
-    "the model in the id": ("model: Qwen/Qwen2-7B-Instruct", "model: Qwen/Qwen3-8B", f"2:5: WARNING: the id '{ID}' does not match the run, which is Qwen3-8B on 2*H800; rename it to 'qwen3-8b-grpo-2xh800' with: verl-resources check --fix [verl.stale_id]"),
-    "a key too deep": (f"  {ROLLOUT}.n:", f"    {ROLLOUT}.n:", f"20:5: ERROR: '{ROLLOUT}.n' is indented by 4, but the lines next to it by 2; put 2 spaces before it [verl.yaml_syntax]"),
-    "a key not deep enough": (f"  {ROLLOUT}.n:", f"{ROLLOUT}.n:", f"20:1: ERROR: '{ROLLOUT}.n' is indented by 0, but the lines next to it by 2; put 2 spaces before it [verl.yaml_syntax]"),
-    "the first key too deep": ("  data.train", "    data.train", "13:5: ERROR: 'data.train_batch_size' is indented by 4, but the lines next to it by 2; put 2 spaces before it [verl.yaml_syntax]"),
+    "the id": ("count: 2", "count: 4", f"2:5: WARNING: the id '{ID}' does not match the run, which is Qwen2-7B-Instruct on 4*H800; write 'qwen2-7b-grpo-4xh800', and rename the file to qwen2-7b-grpo-4xh800.yaml [verl.stale_id]"),
+    "the model in the id": ("model: Qwen/Qwen2-7B-Instruct", "model: Qwen/Qwen3-8B", f"2:5: WARNING: the id '{ID}' does not match the run, which is Qwen3-8B on 2*H800; write 'qwen3-8b-grpo-2xh800', and rename the file to qwen3-8b-grpo-2xh800.yaml [verl.stale_id]"),
     "the type of a value": ("rollout.n: 5", "rollout.n: five", f"20:3: ERROR: {ROLLOUT}.n: expected a whole number, got 'five' [verl.impossible_settings]"),
     "the type of a value that decides no memory": ("shuffle: true", "shuffle: often", "15:17: WARNING: data.shuffle: expected true or false, got 'often'; correct it [verl.wrong_type]"),
-    "the range of a value": ("utilization: 0.6", "utilization: 60", f"22:3: ERROR: {ROLLOUT}.gpu_memory_utilization: expected a number above 0 and up to 1, got 60 [verl.impossible_settings]"),
-    "nodes": ("nodes: 1", "nodes: 3", "7:37: ERROR: 2 GPUs cannot be divided evenly among 3 nodes; correct one of the two [verl.gpu_count]"),
-    "TP": ("parallel_size: 2", "parallel_size: 3", f"21:3: ERROR: {ROLLOUT}.tensor_model_parallel_size: 3 does not divide the 2 GPUs; choose a divisor [verl.impossible_settings]"),
     "a mini-batch above the batch": ("batch_size: 256", "batch_size: 2560", "17:48: ERROR: actor_rollout_ref.actor.ppo_mini_batch_size: the mini-batch of 2,560 is larger than data.train_batch_size, 1,024: verl rejects it; correct one of the two [verl.wrong_value]"),
 }  # fmt: skip
 
@@ -112,13 +105,5 @@ def test_keys_of_a_recipe_can_be_declared(checked):
         "config_keys.yaml",
         "# yaml-language-server: $schema=schema/config_keys.json\nconfig_keys:\n"
         "  - {name: data.bananas, group: scale, type: bool, default: false, phases: [], effect: None., status: active}\n",
-    )
-    assert checked.problems() == []
-
-
-def test_a_message_of_a_run_is_excused_by_the_name_of_the_key(checked):
-    checked.write(f"runs/{ID}.yaml", RUN.replace("data.shuffle", "data.bananas"))
-    checked.suppress(
-        f"{{code: config_key, files: [runs/{ID}.yaml], names: [data.bananas], reason: A key of a fork of verl.}}"
     )
     assert checked.problems() == []

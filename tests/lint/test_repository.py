@@ -129,14 +129,6 @@ def test_a_branch_is_where_others_see_it(repository, verl_git, tmp_path):
     assert clone.commit("mine") == verl_git(clone.path, "rev-parse", "mine") != repository.commit("main")
 
 
-def test_branches_of_where_the_clone_comes_from(repository, verl_git, tmp_path):
-    verl_git(repository.path, "branch", "feature")
-    verl_git(tmp_path, "clone", "-q", str(repository.path), "clone")
-    clone = open_repository(str(tmp_path / "clone"), "clone")
-    assert clone.commit("feature") == repository.commit("main")
-    assert clone.commit("nothing") is None
-
-
 def test_a_shallow_clone_says_that_it_is_one(checked, repository, verl_git, tmp_path):
     first = repository.commit("main")
     verl_git(repository.path, "commit", "-q", "--allow-empty", "-m", "Later")
@@ -171,15 +163,6 @@ def test_names_that_git_would_take_for_options(repository):
     assert repository.commit("-h") is None
     assert not repository.has(repository.commit("main"), "--help")
     assert repository.text(repository.commit("main"), "nothing") is None
-
-
-def test_a_script_that_is_no_text(checked, repository, verl_git):
-    (repository.path / PATH).write_bytes(b"\xff\xfe")
-    verl_git(repository.path, "commit", "-q", "-a", "-m", "Bytes")
-    commit = repository.commit("main")
-    checked.run(script=script(ref=commit))
-    (found,) = checked.problems(repository)
-    assert "the settings were not compared: verl has no text of" in found
 
 
 def test_what_is_no_checkout(checked, monkeypatch, capsys):
@@ -264,42 +247,3 @@ def test_a_tag_is_not_taken_for_a_branch_of_its_name(repository, verl_git):
     verl_git(repository.path, "commit", "-q", "--allow-empty", "-m", "Later")
     verl_git(repository.path, "branch", "v0.4.0")
     assert open_repository(str(repository.path), "verl").commit("v0.4.0") == tagged
-
-
-@pytest.mark.parametrize(
-    "ref", ["@", "HEAD@{0}", "HEAD^{/Every}", "a" * 200_000, "1." * 100_000], ids=lambda ref: ref[:20]
-)
-def test_a_strange_ref_has_its_place_and_stops_no_other_repair(
-    checked, repository, ref, monkeypatch, capsys, make_good_run_text
-):
-    checked.write("runs/a.yaml", make_good_run_text(id="a", script=script(ref="main")))
-    checked.write(
-        "runs/b.yaml",
-        make_good_run_text(id="b", script={"ref": "X", "path": PATH}).replace("ref: X", f'ref: "{ref}"'),
-    )
-    monkeypatch.chdir(checked.path)
-    assert main(["check", "--fix", "--repo", "verl", "data"]) == 1
-    said = capsys.readouterr().err
-    assert (
-        f"data/runs/a.yaml:11: repaired: script.ref: 'main' replaced with {repository.commit('main')}" in said
-    )
-    (line,) = [line for line in said.splitlines() if "ERROR" in line]
-    assert line.startswith("data/runs/b.yaml:11:8: ERROR: script.ref: ")
-    assert "b.yaml:11: repaired" not in said
-    assert len(line) < 1500
-
-
-def test_a_git_that_does_not_start_is_said(repository, monkeypatch, tmp_path):
-    (tmp_path / "git").write_text("no program", "utf-8")
-    (tmp_path / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GitError, match="verl: git cannot be started: exec format error; --repo needs"):
-        repository.commit("main")
-
-
-@pytest.mark.parametrize(
-    "line", [f"[[ {'! ' * 1000}a = b ]] && A=1", '"$( ( { ${a:-' * 1000, f"A=$((0x{'f' * 20_000}))"]
-)
-def test_a_script_that_is_nested_without_end_is_no_problem_of_the_run(checked, verl, line):
-    checked.run(script=script(), settings={"data.shuffle": True})
-    assert checked.codes(verl({PATH: f"{line}\n{SCRIPT}"})) == []

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, read_yaml
-from sphinx_verl_resources.diagnostics import Code
+from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES
 from sphinx_verl_resources.settings.read import MAX_LENGTH, read_settings
 
 #: Functions that run code or create objects from input.
@@ -57,26 +56,6 @@ def test_git_is_the_only_program_that_is_started(root):
     ]
     assert ast.literal_eval(command.value.elts[0]) == "git"
     assert ast.unparse(call.args[0]) == "command"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: !!python/object/apply:os.system ['true']",
-        "a: !!python/name:os.system",
-        "!!python/object/new:dict {}",
-        "a: !include /etc/passwd",
-        "a: !!binary x",
-        "a: &x [1]\nb: *x",
-        "a: &x {b: 1}\nc: {<<: *x}",
-        "%TAG ! tag:yaml.org,2002:\n---\na: !python/none",
-    ],
-)
-def test_yaml_makes_plain_values_only(text):
-    document = read_yaml(text.encode())
-    assert document.data is None
-    assert {problem.code for problem in document.problems} <= {Code.yaml_feature, Code.yaml_syntax}
-    assert document.problems
 
 
 @pytest.mark.parametrize(

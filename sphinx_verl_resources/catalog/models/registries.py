@@ -1,13 +1,10 @@
-"""The entries of the other registries: GPUs, keys of verl's configuration, accuracy, exceptions."""
+"""The entries of the other registries: GPUs, keys of verl's configuration, accuracy."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
-from ...codes import Code, Origin
-from ...diagnostics import did_you_mean
-from .base import IsoDate, NamedRecord, Prose, Record, Some, Text, no_todo, optional, problem
+from .base import NamedRecord, Prose, Record, Text, optional
 
 
 class OtherReading(Record):
@@ -65,18 +62,6 @@ class DefaultChange(Record):
     default: Default = Field(description="Default from then on.")
 
 
-class Variant(Record):
-    """The same key for another training backend."""
-
-    backend: Text = Field(description="Training backend.")
-    type: KeyType = Field(description="Type of the value.")
-    default: Default = Field(description="Default.")
-    phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change.")
-    effect: Prose = Field(description="Effect of the key on memory.")
-    host_memory: bool = Field(False, description="The key costs or saves host memory.")
-    since: Text | None = optional("First release with the key.")
-
-
 class ConfigKey(NamedRecord):
     """A key of verl's configuration."""
 
@@ -89,7 +74,6 @@ class ConfigKey(NamedRecord):
     in_yaml: bool = Field(
         True, description="false: only a dataclass has the key; set it with a plus before the key."
     )
-    dataclass_default: Default = optional("Default of the dataclass, if it differs.")
     phases: tuple[Phase, ...] = Field(description="Phases whose peak the key can change; may be none.")
     effect: Prose = Field(description="Effect of the key on memory.")
     backends: tuple[Text, ...] = Field((), description="Training backends that read the key; empty: all.")
@@ -102,10 +86,6 @@ class ConfigKey(NamedRecord):
     since: Text | None = optional("First release with the key; unset: older than v0.4.0.")
     note: Prose | None = optional("Remark on the key.")
     default_changes: tuple[DefaultChange, ...] = Field((), description="Defaults over time, oldest first.")
-    rows_ran_with: Mapping[str, Default] = Field(
-        default_factory=dict, description="Defaults at the commits that the published rows ran with."
-    )
-    variants: tuple[Variant, ...] = Field((), description="Variants for other training backends.")
 
 
 class ConfigKeyFile(Record):
@@ -154,49 +134,4 @@ class AccuracyFile(Record):
 
     accuracy: tuple[Accuracy, ...] = Field(
         description="Groups of cases; a later one replaces an earlier one of the same name."
-    )
-
-
-#: The codes of problems in data, without those of commands that write run files.
-_CODES = tuple(code.name for code in Code if code.origin is not Origin.INTAKE)
-#: The minimum number of words in a useful reason.
-_WORDS = 4
-
-
-def _code(name: str) -> str:
-    if name not in _CODES:
-        raise problem("unknown_value", f"there is no code {name[:80]!r}", did_you_mean(name, _CODES))
-    return name
-
-
-def _reason(text: str) -> str:
-    no_todo(text)
-    if len(text.split()) < _WORDS or not text.rstrip().endswith((".", "!", "?")):
-        hint = "explain why the data are right"
-        raise problem("wrong_value", "expected a sentence with a full stop", hint)
-    return text
-
-
-class Suppression(Record):
-    """An excused kind of warning, with the files and the reason."""
-
-    code: Annotated[str, AfterValidator(_code), WithJsonSchema({"type": "string", "enum": list(_CODES)})] = (
-        Field(description="Code of the warning, without the prefix ``verl.``.")
-    )
-    files: Some[Text] = Field(description="Files, relative to the data directory, for example runs/a.yaml.")
-    names: Some[Text] | None = optional("Entries of these files; unset: all of them.")
-    reason: Annotated[Prose, AfterValidator(_reason)] = Field(
-        description="A sentence that explains why the data are right."
-    )
-
-
-class ExceptionsFile(Record):
-    """The file ``exceptions.yaml``."""
-
-    published_before: IsoDate | None = optional(
-        "Runs added before this date may lack evidence and versions: ``check`` counts these gaps but does "
-        "not warn about them. Default: the day after the last update of verl's hand-typed page."
-    )
-    exceptions: tuple[Suppression, ...] = Field(
-        (), description="Exceptions; one that excuses nothing is an error."
     )

@@ -52,7 +52,6 @@ OTHERS = {
         ":orphan:\n\nNew\n===\n\n.. verl-runs:: 7B\n\n.. _own-label-2:\n",
         {"new"},
     ),
-    "an exception": ("data/exceptions.yaml", "", "", set()),
 }
 CONF = """
 verl_resources_script_url = 'https://a.example.org/{ref}/{path}'
