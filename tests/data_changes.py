@@ -119,10 +119,6 @@ CHANGES = {
         {"data/analysis.yaml": "+steps:\n  - {name: fsdp, label: Sharding, components: [optimizer], divide_by: gpus, text: x}\n"},
         {*CHAIN_OF_8B, "memory-model", "memory-chart"},
     ),
-    "a printed figure": (
-        {"data/analysis.yaml": "+printed:\n  - name: 3B\n    figures:\n      - {figure: total, value: 53.5, carried: [K]}\n"},
-        {"published"},
-    ),
     "recommended settings": (
         {"data/analysis.yaml": "+configurations:\n  - {name: 8B, settings: {data.train_batch_size: 8}}\n"}, {"config"},
     ),

@@ -10,7 +10,6 @@ from importlib import import_module
 import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.original import analysis_problems
 from sphinx_verl_resources.catalog.names import FSDP
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
@@ -98,7 +97,7 @@ def test_example_of_an_analysis(root, data):
     text = (root / "docs/examples/analysis.yaml").read_text("utf-8")
     data.write("analysis.yaml", text)
     analysis = read_data([str(data.path)]).analysis
-    assert analysis_problems(analysis) == ()
+    assert analysis.diagnostics == ()
     assert analyse(analysis, "13B").batch_size == 64
     assert [step.name for step in analyse(analysis, "20B").steps][-1] == "paged-optimizer"
     assert list(analysis.specifications)[-2:] == ["13B", "20B"]

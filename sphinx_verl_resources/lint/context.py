@@ -7,7 +7,6 @@ from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
-from ..analysis.problems import problems_of
 from ..catalog.dataset import DataPart, no_progress
 from ..catalog.files import EXCEPTIONS, LeadsOutError, bundled_directory, read_in, take_snapshot
 from ..catalog.yaml_data import read_yaml
@@ -119,7 +118,7 @@ class CheckContext(EstimatorContext):
     @cached_property
     def problems(self) -> tuple[Diagnostic, ...]:
         """The problems that a build would report, and unreadable files of exceptions."""
-        found = (problem for part in get_args(DataPart) for problem in problems_of(self, part))
+        found = (problem for part in get_args(DataPart) for problem in self.diagnostics_of(part))
         return (*found, *self._unreadable)
 
     @cached_property

@@ -19,12 +19,9 @@ from ..views.remarks import Numbering, verl_remarks
 from ..views.table import html_group, is_ours, table_group, verl_marks
 from .directives.base import set_caption
 from .directives.runs import OF_RUN, SECTION_SIZE, verl_runs
-from .directives.seealso import verl_seealso
 from .domain import VerlDomain
 from .ids import is_own, rename_links, row_ids
 from .logs import log_at
-from .objects import page_or_label
-from .references import link_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,27 +136,6 @@ class JoinedPages(OnOurPages):
     def id_space(self, node: nodes.Node) -> str:
         """Return the space in which an id must be unique: the HTML file, otherwise the page."""
         return "" if self.writes_html else self.page_of(node)
-
-
-class ListSeeAlso(OnOurPages):
-    """A transform that links the listed pages and labels that exist, and drops the others."""
-
-    #: Before Sphinx resolves the links; it leaves a link as text if the output has no such page.
-    default_priority = 5
-
-    def run(self, **kwargs: Any) -> None:
-        """Replace each placeholder."""
-        std = VerlDomain.of(self.env).std
-        for node in list(self.document.findall(verl_seealso)):
-            items = nodes.bullet_list()
-            for text, page, label in node["entries"]:
-                place = page_or_label(std, self.env.titles, page, label)
-                if place is not None:
-                    link = link_to(label, text or place.title, node["refdoc"])
-                    if page in self.env.titles:
-                        link["reftype"], link["reftarget"] = "doc", f"/{page}"
-                    items += nodes.list_item("", nodes.paragraph("", "", link))
-            node.replace_self(addnodes.seealso("", items) if items.children else [])
 
 
 class UniqueIds(JoinedPages):

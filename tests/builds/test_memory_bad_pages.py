@@ -48,8 +48,6 @@ CASES = [
     ("verl-memory-summary:,", "", ["name at least one model, or leave the argument out"]),
     ("verl-memory-summary:3B 8B 3b", "", ["the model '3b' is given twice"]),
     ("verl-memory-summary:9B 10B", ":gpus: 0", [":gpus: must be", "unknown model '9B'", "unknown model '10B'"]),
-    ("verl-published:7B", "", ["'printed' has no entry for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
-    ("verl-published", ":gib:", [":gib: unknown option"]),
     ("verl-requirements:7B 9B", "", ["'requirements' has no entry for '7B'", "'requirements' has no entry for '9B'"]),
     ("verl-config", "", ["name a model: 3B, 8B, 32B [verl.unknown_size]"]),
     ("verl-config:7B", "", ["'configurations' has no entry for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
@@ -120,7 +118,7 @@ def test_malformed_analysis(own, data):
 
 EVERYTHING = "\n\n".join(
     [*(f".. verl-memory:: {name}" for name in ("3B", "32B", "7B", "My model", "Qwen/Qwen3-8B")), ".. verl-memory-summary::"]
-    + [".. verl-requirements::", ".. verl-published::", *(f".. verl-config:: {name}" for name in ("3B", "8b"))]
+    + [".. verl-requirements::", *(f".. verl-config:: {name}" for name in ("3B", "8b"))]
     + [f".. verl-analysis:: {part}" for part in ("assumptions", "priorities", "trade-offs", "monitoring")]
     + [":verl:memory:`8B, after FSDP`, :verl:memory:`3B, per GPU`, :verl:memory:`batch size`"]
 )  # fmt: skip
@@ -142,8 +140,6 @@ ZEROS = "parameter_bytes: 0, gradient_bytes: 0, optimizer_moments: 0, activation
         "steps:\n  - {name: fsdp, label: Roll over cache, components: [kv-cache], multiply_by: 0.0000001, text: x}\n",
         "steps:\n  - {name: zero, label: '<b>&', components: [overhead, parameters], divide_by: gpus, text: '*x* `y`'}\n",
         "priorities:\n  - {name: lora, advice: a, reason: b}\n",
-        "printed:\n  - name: 3B\n    figures: []\n  - name: 8B\n    figures: [{figure: total, value: 1}]\n",
-        "printed:\n  - name: 3B\n    figures: [{figure: nothing.at.all, value: 1}]\n",
         "requirements:\n  - name: 3B\n    claims: [{level: minimum, text: x, count: 1, gpus: [Nothing]}]\n",
         "requirements:\n  - name: 3B\n    claims: []\n",
         "remarks:\n  - {name: phases, about: [total], text: x, sources: [{url: 'https://example.org', text: y}]}\n",
@@ -221,18 +217,9 @@ def test_a_key_that_verl_ignores_is_said_where_it_is_shown(own, data):
     assert build.soup().select("table.verl-config")
 
 
-@pytest.mark.parametrize("code", ["config_key", "unexplained_difference", "stale_cause"])
-def test_warnings_can_be_silenced(own, data, code):
-    data.write(
-        "analysis.yaml",
-        "configurations:\n  - {name: 8B, settings: {a.b: 1}}\n"
-        "printed:\n  - name: 3B\n    figures:\n      - {figure: total, value: 53}\n"
-        "      - {figure: parameters, value: 6, causes: [K]}\n",
-    )
+def test_warnings_can_be_silenced(own, data):
+    data.write("analysis.yaml", "configurations:\n  - {name: 8B, settings: {a.b: 1}}\n")
     own.page(".. verl-config:: 8B")
-    every = own.build().warnings
-    assert len(every) == 4
-    own.conf["suppress_warnings"] = [f"verl.{code}"]
-    left = own.build(fresh=True).warnings
-    assert left == [line for line in every if f"[verl.{code}]" not in line]
-    assert len(left) < len(every)
+    assert len(own.build().warnings) == 2
+    own.conf["suppress_warnings"] = ["verl.config_key"]
+    assert own.build(fresh=True).warnings == []

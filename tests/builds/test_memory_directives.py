@@ -95,7 +95,6 @@ def test_remarks_link_verl(project):
 TABLES = {
     "verl-memory": "3B",
     "verl-memory-summary": "",
-    "verl-published": "8B",
     "verl-requirements": "8B",
     "verl-config": "3B",
     "verl-analysis": "assumptions",

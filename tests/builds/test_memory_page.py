@@ -55,7 +55,7 @@ def test_builders(page, builder, name):
     text = text.replace("\\sphinxhyphen{}", "-").replace("{,}", ",").replace("\\-", "-")
     for figure in ("58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8", "39.9", "2795"):
         assert figure in text, figure
-    for word in ("too few", "never fits", "more than needed", "there is no H100 with 40 GB", "carried over"):
+    for word in ("too few", "never fits", "more than needed", "there is no H100 with 40 GB"):
         assert word in text, word
     plain = re.sub(r"\s+", " ", text)
     if builder == "latex":
@@ -71,7 +71,6 @@ def test_links_of_latex_land(page):
     tex = page.build("latex").text("projectnamenotset.tex")
     targets = set(re.findall(r"\\hyperref\[\\detokenize\{([^}]*)\}\]", tex))
     assert {target for target in targets if "verl-remark" in target}
-    assert {target for target in targets if "verl-cause" in target}
     for target in targets:
         assert rf"\label{{\detokenize{{{target}}}}}" in tex, target
 
@@ -95,8 +94,8 @@ def test_joined_pages_have_each_id_once_and_marks_that_land(page):
 
 
 def test_no_figure_is_typed(root):
-    """Every number on the pages comes from the analysis, except for definitions of units."""
-    text = "".join((root / "docs" / f"{name}.rst").read_text("utf-8") for name in PAGES)
+    """Every number on the page comes from the analysis, except for definitions of units."""
+    text = (root / "docs/memory.rst").read_text("utf-8")
     text = re.sub(r":verl:memory:`[^`]*`", "", text)
     units = r"10\\ :sup:`9` bytes|2\\ :sup:`30` bytes|7 % larger"
     text = re.sub(rf"{units}|\b(?:3B|8B|32B|70B|RTX 4090|32 GPUs)\b", "", text)

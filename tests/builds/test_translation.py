@@ -42,7 +42,6 @@ DIRECTIVES = """
 .. verl-memory-summary:: 3B, 32B
    :gib:
 
-.. verl-published::
 
 .. verl-requirements::
 

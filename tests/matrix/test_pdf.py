@@ -52,7 +52,7 @@ def test_pdf(own, data):
         data.run(f"a{index}", tag="RECOMMENDED", gpus={"count": 1000 + index, "type": "H800"},
                  script={"ref": "abc", "path": "x/" + "long_name_" * 5 + ".sh"},
                  notes=[{"code": "n", "text": "A remark."}])  # fmt: skip
-    own.page(".. verl-runs::\n\n:verl:run:`a1`, :verl:size:`7B`\n\n.. verl-published:: 8B\n")
+    own.page(".. verl-runs::\n\n:verl:run:`a1`, :verl:size:`7B`\n\n.. verl-requirements:: 8B\n")
     text = compiled(own.build("latex").out)
     assert "continues on next page" in text
     for index in range(60):
