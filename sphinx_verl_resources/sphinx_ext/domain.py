@@ -26,7 +26,7 @@ from .logs import log_diagnostic
 from .queries import BuildData, Extension
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from docutils.nodes import Element, reference
@@ -256,12 +256,6 @@ class VerlDomain(Domain):
     def note_object(self, kind: str, name: str, target: objects.Target) -> bool:
         """Remember that the document being read shows an object, see ``objects.note``."""
         return objects.note(self.shown, self.env.docname, kind, name, target)
-
-    def rename_anchors(self, renamed: Mapping[str, str]) -> None:
-        """Rename the ids of the objects on the document being read."""
-        for found in self.shown.get(self.env.docname, {}).values():
-            for name, target in found.items():
-                found[name] = target._replace(anchor=renamed.get(target.anchor, target.anchor))
 
     # -- the interface of a Sphinx domain
 

@@ -16,17 +16,14 @@ from .directives.runs import verl_runs
 from .domain import VerlDomain
 from .filter_bar import AddFilterBar, load_filter, verl_controls, write_controls
 from .html_pages import AccessibleTables, add_nodes
-from .ids import SettleIds
-from .latex import FitTables, TypesetFormulas
+from .latex import TypesetFormulas, TypesetMinus
 from .objects import KINDS, in_this_language
 from .references import DataRole, MemoryRole, ObjectRole, replace_missing, warn_missing
 from .transforms import (
     NumberRemarks,
     RenderRuns,
     SectionsToCaptions,
-    SplitTables,
     UnfoldDetails,
-    UniqueIds,
 )
 from .what_if import add_form_nodes, load_script, settle_forms
 
@@ -47,14 +44,12 @@ MANY_PAGES = 5
 
 #: In order of priority.
 POST_TRANSFORMS = (
-    UniqueIds,
     NumberRemarks,
     UnfoldDetails,
     RenderRuns,
     AccessibleTables,
     AddFilterBar,
-    FitTables,
-    SplitTables,
+    TypesetMinus,
     TypesetFormulas,
 )
 
@@ -76,7 +71,6 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
         app.add_role_to_domain("verl", kind, ObjectRole())
     app.add_role_to_domain("verl", "data", DataRole())
     app.add_role_to_domain("verl", "memory", MemoryRole())
-    app.add_transform(SettleIds)
     app.add_transform(SectionsToCaptions)
     for transform in POST_TRANSFORMS:
         app.add_post_transform(transform)

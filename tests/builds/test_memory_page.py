@@ -59,6 +59,7 @@ def test_builders(page, builder, name):
         assert word in text, word
     plain = re.sub(r"\s+", " ", text)
     if builder == "latex":
+        assert "−" not in text
         assert (
             r"\(\text{batch} \times \text{sequence} \times \text{layers} \times \text{hidden} \times 2"
             in plain

@@ -123,15 +123,6 @@ def test_twice_on_a_page_each_row_has_its_own_block(detailed):
     assert [block["id"] for block in soup.select("details")] == ["run-a-details", "run-a-details-2"]
 
 
-def test_pages_that_are_joined_have_ids_of_their_own(detailed):
-    detailed.page(f"{DETAILS}\n.. toctree::\n\n   other\n").page(DETAILS, "other.rst")
-    soup = detailed.build("singlehtml").soup()
-    ids = [block["id"] for block in soup.select("details")]
-    assert len(ids) == 2
-    assert len(set(ids)) == 2
-    assert [row.select("td")[1].a["href"][1:] for row in soup.select("table.verl-runs tbody tr")] == ids
-
-
 def test_only_what_says_more_than_its_row_has_a_block(own, data):
     data.run("bare", kind="stated", gpus={"count": 8, "type": None}, tag=None)
     data.run("some", kind="stated", settings={"trainer.nnodes": 1}, tag=None)
