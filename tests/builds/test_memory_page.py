@@ -24,7 +24,7 @@ PAGES = ("memory", "original-figures")
 @pytest.fixture
 def page(project, root):
     """The pages of the documentation, in a project without anything else."""
-    for name in ("memory.rst", "original-figures.rst", "memory-example.md"):
+    for name in ("memory.rst", "original-figures.rst", "original-figures.csv", "memory-example.md"):
         shutil.copy(root / "docs" / name, project.path)
     text = (project.path / "memory.rst").read_text("utf-8")
     text = text.replace(":doc:`the hardware page <hardware>`", "x")

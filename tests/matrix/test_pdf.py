@@ -63,6 +63,7 @@ def test_pdf(own, data):
 @pytest.mark.skipif(not shutil.which("latexmk"), reason="latexmk is not installed")
 @pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext is not installed")
 def test_pdf_of_the_memory_pages(project, root):
+    shutil.copy(root / "docs/original-figures.csv", project.path)
     pages = [(root / "docs" / f"{name}.rst").read_text("utf-8") for name in ("memory", "original-figures")]
     (project.path / "index.rst").write_text(re.sub(":doc:`[^`]*`", "x", "\n".join(pages)), "utf-8")
     found = compiled(project.build("latex").out)
