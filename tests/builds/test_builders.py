@@ -26,10 +26,8 @@ def rich(own, data):
 @pytest.mark.parametrize(
     ("builder", "name"),
     [
-        ("html", "index.html"), ("dirhtml", "index.html"), ("singlehtml", "index.html"), ("epub", "index.xhtml"),
-        ("json", "index.fjson"), ("text", "index.txt"), ("latex", "projectnamenotset.tex"),
-        ("man", "projectnamenotset.1"), ("texinfo", "projectnamenotset.texi"),
-        ("xml", "index.xml"), ("pseudoxml", "index.pseudoxml"),
+        ("html", "index.html"), ("singlehtml", "index.html"), ("epub", "index.xhtml"), ("text", "index.txt"),
+        ("latex", "projectnamenotset.tex"), ("man", "projectnamenotset.1"),
     ],
 )  # fmt: skip
 def test_every_builder_shows_the_table(rich, builder, name):
@@ -56,17 +54,6 @@ def test_latex_can_reach_rows_and_break_tables(rich):
     assert r"\begin{longtable}" in tex
     for target in re.findall(r"\\hyperref\[\\detokenize\{([^}]*)\}\]", tex):
         assert rf"\label{{\detokenize{{{target}}}}}" in tex, target
-
-
-def test_latex_gives_each_page_its_own_rows(own, data):
-    data.run("a", notes=[{"code": "n", "text": "A remark."}])
-    own.page(".. toctree::\n\n   one\n   two\n").page(".. verl-runs:: 7B", "one.rst").page(
-        ".. verl-runs:: 7B", "two.rst"
-    )
-    tex = own.build("latex").text("projectnamenotset.tex")
-    for page in ("one", "two"):
-        assert rf"\label{{\detokenize{{{page}:run-a}}}}" in tex
-        assert rf"\label{{\detokenize{{{page}:note-a-1}}}}" in tex
 
 
 def test_singlehtml_gives_rows_and_notes_an_id_once(own, data):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import gettext
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from docutils.utils import column_width
 
-from sphinx_verl_resources.i18n import CATALOG, LOCALE, use_language
+from sphinx_verl_resources.i18n import CATALOG, LOCALE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from bs4 import BeautifulSoup
 
@@ -221,32 +220,6 @@ def test_each_build_of_a_process_speaks_its_own_language(project):
     assert [re.sub(r"^\S+ \d+ ", "", text) for text in found] == [chinese, english, chinese]
 
 
-def test_two_applications_at_a_time_each_speak_their_own_language(project, tmp_path):
-    """The language is chosen when a build starts, not when an application is created."""
-    from sphinx.testing.util import SphinxTestApp
-
-    project.page(".. verl-memory:: 3B\n   :show: specification\n").build("dummy")
-    apps = [
-        SphinxTestApp("text", srcdir=project.path, builddir=tmp_path / name, confoverrides={"language": name})
-        for name in ("zh_CN", "en")
-    ]
-    try:
-        for app in apps:
-            app.build()
-    finally:
-        for app in apps:
-            app.cleanup()
-        use_language("en")
-    texts = [(Path(app.outdir) / "index.txt").read_text("utf-8") for app in apps]
-    assert ["模型参数" in text for text in texts] == [True, False]
-
-
-def test_a_language_that_nobody_has_translated_is_english(project):
-    build = project.page(".. verl-analysis:: monitoring\n").build(language="fr")
-    assert build.warnings == []
-    assert "What to watch" in caption(build)
-
-
 def test_the_project_words_single_messages_itself(project, root):
     """The example is that of the documentation."""
     guide = (root / "docs" / "languages.rst").read_text("utf-8")
@@ -341,23 +314,3 @@ def test_translations_of_pages_reach_what_is_made_while_reading(project):
     assert build.warnings == []
     assert caption(build).endswith("À surveiller")
     assert build.soup().th.get_text() == "Mesure"
-
-
-def test_columns_are_as_wide_as_chinese_words_are(project):
-    text = (
-        project.page(".. verl-analysis:: assumptions\n   :no-remarks:\n")
-        .build("text", language="zh_CN")
-        .text("index.txt")
-    )
-    lines = [line for line in text.splitlines() if line.startswith(("|", "+"))]
-    assert len(lines) > 20
-    assert len({column_width(line) for line in lines}) == 1
-    assert "| 激活值（不使用梯度检查点） |" in text
-
-
-def test_on_paper_a_chinese_sentence_may_break(project):
-    build = project.page(".. verl-requirements:: 8B\n   :no-remarks:\n").build("latex", language="zh_CN")
-    table = build.text("projectnamenotset.tex").split(r"\begin{longtable}")[1].split(r"\endfirsthead")[0]
-    widths = [int(width) for width in re.findall(r"\\X\{(\d+)\}", table)]
-    assert len(widths) == 9
-    assert sum(widths) < 1100  # in tenths of a character; wider ones do not fit on a line
