@@ -24,7 +24,7 @@ else ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test test-all screenshots measure matrix weekly upgrade benchmark accuracy oracle schema transcript messages dist lint format clean
+.PHONY: help html check test test-all screenshots matrix weekly upgrade accuracy oracle schema transcript messages dist lint format clean
 
 help:  ## show this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## /{printf "%-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,9 +72,6 @@ screenshots: $(BIN)/.ready  ## pictures of the pages in every theme and width, t
 	@rm -rf docs/_build/screenshots
 	$(BIN)/python tests/browser/screenshots.py
 
-measure: html  ## how long the pages are, and how long 500 runs take to filter in a browser
-	$(BIN)/python tests/browser/measure.py
-
 matrix: $(BIN)/.ready  ## the supported versions and the built wheel, each in an environment of its own
 	@mkdir -p .nox && rm -f .nox/report.json
 	@$(BIN)/nox --report .nox/report.json $(MATRIX_OPTS); status=$$?; \
@@ -87,18 +84,6 @@ upgrade:  ## renew requirements/*.txt
 	@$(PYTHON) -m venv build/upgrade
 	@build/upgrade/bin/python -m pip install --quiet --disable-pip-version-check nox
 	@build/upgrade/bin/nox --session upgrade
-
-# Other ways to the same tables have an environment of their own; BENCHMARK_OPTS=--quick leaves out 10,000 runs.
-BENCHMARK_OPTS ?=
-
-.venv-benchmark/.ready: tests/benchmarks/requirements.txt pyproject.toml
-	$(PYTHON) -m venv .venv-benchmark
-	.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check -r $< --editable .
-	@touch $@
-
-benchmark: .venv-benchmark/.ready $(BIN)/.ready  ## write docs/benchmarks.json and print what the page Speed shows
-	.venv-benchmark/bin/python tests/benchmarks/compare.py $(BENCHMARK_OPTS)
-	$(BIN)/python tests/benchmarks/estimates.py
 
 # The oracle has an environment of its own, since PyTorch is large. Where another index has its CPU build:
 # make oracle ORACLE_PIP='--index-url https://download.pytorch.org/whl/cpu --extra-index-url https://pypi.org/simple'

@@ -14,17 +14,8 @@ copyright = "2026, The sphinx-verl-resources authors"
 extensions = [
     "myst_parser",
     "reference_lists",
-    "messages_list",
     "estimator_lists",
-    "causes",
-    "closed_form",
-    "out_of_memory",
-    "oom_reports",
     "rules_list",
-    "architecture",
-    "benchmarks",
-    "command_line",
-    "sizes",
     "sphinx_verl_resources",
 ]
 exclude_patterns = ["_build", "snippets"]

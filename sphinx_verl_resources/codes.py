@@ -102,14 +102,6 @@ class Code(Enum):
         "ignored.",
         "Use the key in the message, or remove the key. Add keys of your own recipe to ``config_keys.yaml``.",
     )
-    unexplained_difference = (
-        "A printed figure differs from its formula, and no cause is recorded.",
-        "Correct the figure, or record the cause under ``causes`` or ``carried``.",
-    )
-    stale_cause = (
-        "A cause is recorded for a printed figure that agrees with its formula.",
-        "Remove the cause.",
-    )
     not_modelled = (
         "The estimate omits something that changes the result; see the message.",
         "Treat the result as approximate.",

@@ -30,7 +30,7 @@ def page(root):
 def reference(project, root, monkeypatch):
     """Return a function that builds a page with generated lists."""
     monkeypatch.syspath_prepend(str(root / "docs" / "_ext"))
-    project.conf.update(extensions=["reference_lists", "messages_list"], smartquotes=False)
+    project.conf.update(extensions=["reference_lists", "rules_list"], smartquotes=False)
 
     def build(text: str):
         # The options refer to other pages of the documentation.

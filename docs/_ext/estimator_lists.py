@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -12,8 +10,6 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx_verl_resources.answer.candidates import ALWAYS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator import constants
-from sphinx_verl_resources.estimator.backtest import boundaries
-from sphinx_verl_resources.estimator.phases import LABELS
 from sphinx_verl_resources.estimator.resolve import modelled_keys
 from sphinx_verl_resources.estimator.shape import (
     DENSE,
@@ -25,15 +21,13 @@ from sphinx_verl_resources.estimator.shape import (
 )
 from sphinx_verl_resources.estimator.tasks import TASKS
 from sphinx_verl_resources.estimator.versions import CURRENT
-from sphinx_verl_resources.units import GIB, MIB, gib, percent, short_number
+from sphinx_verl_resources.units import GIB, MIB, short_number
 from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sphinx.application import Sphinx
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "oracle"))
 
 
 class EstimatorTable(SphinxDirective):
@@ -113,62 +107,6 @@ class Symbols(EstimatorTable):
         return SYMBOLS.items()
 
 
-class Oracle(EstimatorTable):
-    """``.. docs-oracle::``: traces compared with the estimator."""
-
-    headings = ("Trace", "Step", "Part", "Traced (GiB)", "Computed (GiB)", "Difference")
-
-    def rows(self) -> Iterable[Sequence[str]]:
-        from compare import compare_all
-
-        for item in compare_all():
-            model, step = item.name.split("/", 1)
-            sizes = (f"{size / GIB:.3f}" for size in (item.traced, item.computed))
-            yield model, step.replace("/", ", "), item.what, *sizes, percent(item.deviation)
-
-
-class OracleVersions(SphinxDirective):
-    """``.. docs-oracle-versions::``: the versions that made the traces."""
-
-    def run(self) -> list[nodes.Node]:
-        from compare import load_traces
-
-        found = load_traces()
-        names = ", ".join(f"{name} {value}" for name, value in found["environment"].items())
-        seconds = sum(case["seconds"] for case in found["cases"])
-        text = f"{len(found['cases'])} steps, traced in {seconds:.0f} s on two CPU cores with {names}."
-        return [nodes.paragraph("", text)]
-
-
-class Boundaries(EstimatorTable):
-    """``.. docs-boundaries::``: the largest batch that ran, and the largest that fits by the estimate."""
-
-    headings = (
-        "Model",
-        "GPUs",
-        "Ran",
-        "Estimated to fit",
-        "Difference",
-        "Peak of the largest that ran",
-        "Share of the GPU",
-    )
-
-    def rows(self) -> Iterable[Sequence[str]]:
-        records = self.env.get_domain("verl").records
-        cases = [entry.case for entry in records.cases.by_id.values()]
-        for item in boundaries(cases, read_data([]).registries):
-            name = item.case.model.rsplit("/", 1)[-1]
-            yield (
-                f"{name} (contested)" if item.case.contested else name,
-                f"{item.case.gpus.count}*{item.case.gpus.type}",
-                str(item.recorded),
-                str(item.computed),
-                percent(item.deviation),
-                gib(item.peak),
-                f"{item.peak / item.capacity:.0%}".replace("%", " %"),
-            )
-
-
 class Tasks(EstimatorTable):
     """``.. docs-tasks::``: the settings of a plan."""
 
@@ -182,15 +120,6 @@ class Tasks(EstimatorTable):
 
 def _settings(settings: Any) -> str:
     return ", ".join(f"{key}={value}" for key, value in settings.items())
-
-
-class PhaseNames(EstimatorTable):
-    """``.. docs-phases::``: the names of phases."""
-
-    headings = ("Name", "Shown as")
-
-    def rows(self) -> Iterable[Sequence[str]]:
-        return LABELS.items()
 
 
 class Unmodelled(SphinxDirective):
@@ -216,11 +145,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         "constants": Constants,
         "widths": Widths,
         "symbols": Symbols,
-        "oracle": Oracle,
-        "oracle-versions": OracleVersions,
-        "boundaries": Boundaries,
         "tasks": Tasks,
-        "phases": PhaseNames,
         "unmodelled": Unmodelled,
     }.items():
         app.add_directive(f"docs-{name}", directive)

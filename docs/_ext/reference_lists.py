@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import textwrap
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from markdown_text import in_myst
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
 from sphinx_verl_resources.catalog.fields import every_field
 from sphinx_verl_resources.catalog.schema import MODELS, schema
+from sphinx_verl_resources.cli.main import all_commands, build_parser
 from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
 from sphinx_verl_resources.sphinx_ext.directives import every_directive
 from sphinx_verl_resources.views.runs import COMPUTED
@@ -23,6 +26,18 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
+
+    from sphinx_verl_resources.cli.command import Command
+
+#: Commands by audience, in the order of the page.
+GROUPS = {
+    "contributors": ("new", "check", "completion"),
+    "maintainers": ("import-rst", "backtest", "export", "schema"),
+    "readers": ("plan", "diagnose", "estimate", "table"),
+}
+_PROGRAM = "verl-resources"
+_DIRECTIVE = re.compile(r"^\.\. ([\w-]+)::(.*)\n((?:   .*\n|\n(?=   ))*)", re.MULTILINE)
+_ROLE = re.compile(r":verl:([a-z]+):(?=`)")
 
 
 def note_code(env: BuildEnvironment) -> None:
@@ -135,6 +150,71 @@ class Snippet(Generated):
         yield f".. include:: {path}"
 
 
+def in_myst(text: str) -> str:
+    r"""Convert directives to fenced blocks, and roles to braces.
+
+    >>> print(in_myst(".. verl-gpus:: H100\n   :caption: One\n\nSee :verl:gpu:`H100`.\n"), end="")
+    ```{verl-gpus} H100
+    :caption: One
+    ```
+    <BLANKLINE>
+    See {verl:gpu}`H100`.
+    """
+    return _ROLE.sub(r"{verl:\1}", _DIRECTIVE.sub(_fenced, text))
+
+
+def _fenced(match: re.Match[str]) -> str:
+    name, argument, inside = match.groups()
+    return f"```{{{name}}}{argument}\n{textwrap.dedent(inside)}```\n"
+
+
+class Commands(Generated):
+    """``.. docs-commands:: GROUP``: a section for each command of a group, generated from the parsers."""
+
+    required_arguments = 1
+
+    def lines(self) -> Iterator[str]:
+        commands = {command.name: command for command in all_commands()}
+        parsers = build_parser()[1]
+        for name in GROUPS[self.arguments[0]]:
+            yield from _command(commands[name], parsers[name])
+
+
+def _command(command: Command, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield from (f".. _command-{command.name}:", "", command.name, "." * len(command.name), "")
+    yield from (f".. program:: {_PROGRAM} {command.name}", "", str(parser.description), "")
+    yield from (".. code-block:: text", "")
+    parser.formatter_class = partial(
+        argparse.RawDescriptionHelpFormatter, width=80
+    )  # independent of the terminal
+    usage = parser.format_usage().removeprefix("usage: ")
+    yield from (f"   {line}" for line in usage.splitlines())
+    yield ""
+    for action in parser._actions:
+        if action.dest != "help":
+            yield from _option(action, parser)
+    yield from ("Examples:", "", ".. code-block:: console", "")
+    for line, does in command.lines.items():
+        if does:
+            yield f"   # {does}"
+        yield f"   $ {line}"
+    yield from ("", _plain(command.notes), "", f"Exit codes: {command.exit_codes}", "")
+
+
+def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield an option, or an argument with its placeholder."""
+    metavar = str(action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else ""))
+    takes = f" {metavar or action.dest.upper()}" if action.nargs != 0 else ""
+    names = [f"{name}{takes}" for name in action.option_strings] or [metavar or action.dest]
+    text = (action.help or "") % {"default": action.default, "prog": parser.prog}
+    yield from (f".. option:: {', '.join(names)}", "", f"   {_plain(text[:1].upper() + text[1:])}.", "")
+
+
+def _plain(text: str) -> str:
+    """Escape a terminal's text for reStructuredText."""
+    return re.sub(r"([\\*`|_])", r"\\\1", text)
+
+
 def schema_fields(
     whole: dict[str, Any], part: dict[str, Any], prefix: str
 ) -> Iterator[tuple[str, str, bool]]:
@@ -167,6 +247,6 @@ def allowed(field: dict[str, Any]) -> list[str]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for directive in (Schema, Fields, Config, Options, Snippet):
+    for directive in (Schema, Fields, Config, Options, Snippet, Commands):
         app.add_directive(f"docs-{directive.__name__.lower()}", directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""``.. docs-rules::``: the rules of ``verl-resources check``, each with an example that breaks it."""
+"""``.. docs-codes::`` and ``.. docs-rules::``: every code and every rule of ``check``, with examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference_lists import Generated
 
-from sphinx_verl_resources.codes import Origin
+from sphinx_verl_resources.codes import Code, Origin
 from sphinx_verl_resources.lint.check import RULES
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.lint.rule import Rule
 
 EXAMPLES = Path(__file__).parent.parent / "rules"
+#: One message a line, written by tests/builds/test_codes.py; rules have theirs in docs/rules.
+MESSAGES = EXAMPLES.parent / "examples" / "messages.txt"
+#: Sections that explain a remedy.
+MORE = {Code.unknown_model: "add-a-model"}
 MESSAGE = "# verl-resources check:"
 SCOPES = {
     "file": "the text of a file",
@@ -71,6 +75,29 @@ def expected(folder: Path) -> str:
     return message.removeprefix(MESSAGE).strip()
 
 
+class Codes(Generated):
+    """``.. docs-codes::``: every code with its meaning, remedy, an example and an anchor."""
+
+    def lines(self) -> Iterator[str]:
+        self.env.note_dependency(str(MESSAGES))
+        messages = MESSAGES.read_text("utf-8").splitlines()
+        examples = {message.rpartition(" [")[2].removesuffix("]"): message for message in messages}
+        yield ".. list-table::"
+        yield "   :header-rows: 1"
+        yield "   :widths: 30 70"
+        yield "   :class: docs-codes"
+        yield ""
+        yield "   * - Code\n     - Meaning, what to do, and an example"
+        for code in sorted(Code, key=lambda code: code.id):
+            yield f"   * - .. _{code.id}:\n\n       ``{code.id}``"
+            where = "" if code.origin is Origin.BUILD else " From the command line only."
+            more = f" See :ref:`{MORE[code]}`." if code in MORE else ""
+            yield f"     - {code.meaning}{where} {code.remedy}{more}"
+            example = examples.get(code.id) or expected(EXAMPLES / code.name)
+            yield f"\n       .. code-block:: text\n\n          {example}\n"
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("docs-codes", Codes)
     app.add_directive("docs-rules", Rules)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.dataset import Answer, Query, plain
 from .analysis import entry_of
-from .original import analysis_behind, compare
 from .requirements import judge
 
 if TYPE_CHECKING:
@@ -15,9 +14,8 @@ if TYPE_CHECKING:
 
     from ..catalog.analysis import Analysis
     from ..catalog.dataset import Dataset
-    from ..catalog.models.analysis import Cause, Configuration, Remark, VerlState
+    from ..catalog.models.analysis import Configuration, Remark, VerlState
     from ..catalog.models.registries import ConfigKey
-    from .original import Comparison
     from .requirements import JudgedClaim
 
 
@@ -64,14 +62,6 @@ def own_models(analysis: Analysis) -> tuple[str, ...]:
 def sharing_steps(analysis: Analysis) -> tuple[str, ...]:
     """Return the steps that divide something among the GPUs."""
     return tuple(name for name, step in analysis.steps.items() if step.divide_by == "gpus")
-
-
-def original_figures(analysis: Analysis, name: str) -> tuple[tuple[Comparison, ...], tuple[Cause, ...]]:
-    """Return one model's original figures with the computed ones, and the causes of differences."""
-    original = entry_of(analysis, "printed", name)
-    figures = compare(analysis_behind(analysis, original), original)
-    named = {code for item in figures for code in (*item.causes, *item.carried)}
-    return figures, tuple(cause for code, cause in analysis.causes.items() if code in named)
 
 
 def required(analysis: Analysis, name: str) -> tuple[JudgedClaim, ...]:

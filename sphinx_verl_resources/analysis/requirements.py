@@ -6,22 +6,21 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ..catalog.names import COMPONENTS
 from ..diagnostics import NoAnswerError
-from ..units import GB, MIB
+from ..units import MIB
 from .analysis import analyse, assumptions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ..catalog.analysis import Analysis
     from ..catalog.models.analysis import Claim, Requirement
 
 Judgement = Literal["holds", "too few", "more than needed", "never fits"]
 #: Ways to derive a number of GPUs. ``chain``: the smallest power of two with which each GPU stays below the
-#: limit. ``original chain``: the same with the original figures and the GPU's nominal size. ``pooled``: the
-#: smallest power of two whose GPUs together can hold the total. ``doubled``: twice the minimum in the lists.
-Derivation = Literal["chain", "original chain", "pooled", "doubled"]
+#: limit. ``pooled``: the smallest power of two whose GPUs together can hold the total. ``doubled``: twice the
+#: minimum in the lists.
+Derivation = Literal["chain", "pooled", "doubled"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class JudgedClaim:
         gpu: the name of the GPU.
         limit: the part of its memory that may be used.
         per_gpu: the memory of a GPU with the claimed number, after all steps.
-        counts: the number of GPUs by each derivation; None if no number is enough, or a figure is missing.
+        counts: the number of GPUs by each derivation; None if no number is enough.
         judgement: the judgement of the claim, by the chain of optimisations.
         deciding: a number of GPUs that shows why, and the memory of each GPU with it; None if one GPU is
             enough. ``holds``: half of the claimed number; ``more than needed``: the smallest sufficient
@@ -74,14 +73,12 @@ def _judge(analysis: Analysis, name: str, claim: Claim, gpu_name: str, minimum: 
     if gpu is None:
         message = f"unknown GPU {gpu_name!r} in the requirements of {name!r}"
         raise NoAnswerError.because(message, "add it to gpus.yaml")
-    share = assumptions_of(analysis).memory_limit
-    limit = share * gpu.memory_mib * MIB
+    limit = assumptions_of(analysis).memory_limit * gpu.memory_mib * MIB
     smallest = smallest_count(analysis, name, limit)
     per_gpu = _per_gpu(analysis, name, claim.count)
     judgement, deciding = _judgement(analysis, name, claim.count, smallest, fits=per_gpu < limit)
     counts: dict[Derivation, int | None] = {
         "chain": smallest,
-        "original chain": original_count(analysis, name, share * gpu.memory_gb * GB),
         "pooled": power_of_two(analyse(analysis, name).start.total / limit),
         "doubled": 2 * minimum if minimum and claim.level != "minimum" else None,
     }
@@ -123,35 +120,10 @@ def _divided(analysis: Analysis) -> set[str]:
 def smallest_count(analysis: Analysis, name: str, limit: float) -> int | None:
     """Return the smallest power of two with which each GPU stays below ``limit`` bytes, after all steps.
 
-    Return None if no number is enough.
+    Return None if none up to 2^20 is enough.
     """
-    return _smallest(lambda gpus: _per_gpu(analysis, name, gpus), limit)
-
-
-def original_count(analysis: Analysis, name: str, limit: float) -> int | None:
-    """Return the smallest count by the original figures; None if one is missing, or no count is enough."""
-    original = analysis.printed.get(name)
-    values = {item.figure: item.value * GB for item in original.figures} if original else {}
-    values["overhead"] = assumptions_of(analysis).overhead_gb * GB
-    shared, whole = 0.0, 0.0
-    for component in COMPONENTS:
-        value = values.get(component)
-        for step in analysis.steps.values():
-            if component in step.components and step.divide_by != "gpus":
-                value = values.get(f"{step.name}.{component}")
-        if value is None:
-            return None
-        if component in _divided(analysis):
-            shared += value
-        else:
-            whole += value
-    return _smallest(lambda gpus: shared / gpus + whole, limit)
-
-
-def _smallest(per_gpu: Callable[[int], float], limit: float) -> int | None:
-    """Return the smallest power of two with ``per_gpu`` below ``limit``; None above 2^20."""
     counts = (1 << exponent for exponent in range(21))
-    return next((count for count in counts if per_gpu(count) < limit), None)
+    return next((count for count in counts if _per_gpu(analysis, name, count) < limit), None)
 
 
 def power_of_two(number: float) -> int:

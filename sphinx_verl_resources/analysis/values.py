@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..catalog.names import COMPONENTS, LIMITS, SHAPE_FIGURES, STATES, TOTAL, fold
+from ..catalog.names import COMPONENTS, LIMITS, STATES, TOTAL, fold
 from ..diagnostics import NoAnswerError, did_you_mean, suggest_or
 from ..units import GB, gb, gib, short_number
-from .analysis import LABELS, Outcome, analyse, assumptions_of, entry_of, figure_size
+from .analysis import LABELS, Outcome, analyse, assumptions_of, figure_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,8 +45,8 @@ OPTIONS = {
     "batch-size": r"batch(?: size)? ([0-9]+)",
     "sequence-length": r"sequence(?: length)? ([0-9]+)",
 }
-#: Words after a figure: its unit, or ``printed`` for the original document's figure.
-IN_GIB, IN_GB, PRINTED = fold("in GiB"), fold("in GB"), "printed"
+#: Words after a figure: its unit.
+IN_GIB, IN_GB = fold("in GiB"), fold("in GB")
 EXAMPLES = "for example '8B, after FSDP', '3B, KV cache' or 'batch size'"
 
 
@@ -66,7 +66,7 @@ def value_text(analysis: Analysis, text: str) -> str:
     """Return a figure with its unit, for a text such as ``8B, after FSDP``.
 
     The text is an assumption, or a model and a figure, separated by a comma. Options go between the two
-    (``8B, 16 GPUs, after FSDP``), and ``in GiB`` or ``printed`` after them.
+    (``8B, 16 GPUs, after FSDP``), and ``in GiB`` after them.
 
     Raises:
         NoAnswerError: the figure is unknown.
@@ -75,15 +75,13 @@ def value_text(analysis: Analysis, text: str) -> str:
     if not parts:
         return _assumption(analysis, name)
     options, rest = _options(parts)
-    words = {fold(part) for part in rest}.intersection({IN_GIB, IN_GB, PRINTED})
+    words = {fold(part) for part in rest}.intersection({IN_GIB, IN_GB})
     figures = [part for part in rest if fold(part) not in words]
     if len(figures) != 1:
         listed = ", ".join(map(repr, figures)) or "none"
         raise NoAnswerError.because(f"expected one figure, got {listed}", EXAMPLES)
     figure = _find_figure(analysis, figures[0])
     _check(figures[0], figure, options, words)
-    if PRINTED in words:
-        return _original(analysis, name, figures[0], figure)
     outcome = analyse(
         analysis,
         name,
@@ -102,9 +100,6 @@ def value_text(analysis: Analysis, text: str) -> str:
 
 def _check(text: str, figure: Figure, options: Mapping[str, int], words: set[str]) -> None:
     """Reject options and words without an effect on the figure."""
-    if PRINTED in words and (options or IN_GIB in words):
-        message = "a printed figure does not depend on options, and is in GB"
-        raise NoAnswerError.because(message, "remove them")
     if figure.name in PROPERTIES and IN_GIB in words:
         raise NoAnswerError.because(f"{figure.name!r} is not a size and has no unit", "remove the unit")
     if "gpus" in options and figure.step is None and figure.name != "GPUs":
@@ -175,12 +170,3 @@ def _size(outcome: Outcome, figure: Figure) -> float:
         return outcome.end.total
     step = outcome.step(figure.step)
     return step.saved if figure.name == SAVED else figure_size(step.after, figure.name)
-
-
-def _original(analysis: Analysis, name: str, text: str, figure: Figure) -> str:
-    """Return a figure of the original document."""
-    key = fold(f"{figure.step}.{figure.name}" if figure.step else figure.name)
-    for item in entry_of(analysis, "printed", name).figures:
-        if fold(item.figure) == key and figure.step != "":
-            return short_number(item.value) if item.figure in SHAPE_FIGURES else gb(item.value * GB)
-    raise NoAnswerError.because(f"the original document has no {text!r} for {name}", "remove 'printed'")

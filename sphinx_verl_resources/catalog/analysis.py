@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Severity, nearest
 from .catalog import Registry, repeated_names
@@ -12,11 +12,9 @@ from .models.analysis import (
     AnalysisFile,
     Assumptions,
     AssumptionsPart,
-    Cause,
     Command,
     Configuration,
     Metric,
-    Printed,
     Priority,
     Remark,
     Requirement,
@@ -50,7 +48,6 @@ class Analysis:
         config_keys: the keys of verl's configuration.
         verl: the commit of verl that remarks were checked against; None if not recorded.
         assumptions: the assumptions; None if one of them is missing.
-        parts: the files.
         diagnostics: all problems, ordered by file and line.
     """
 
@@ -61,8 +58,6 @@ class Analysis:
     assumptions: Assumptions | None = None
     specifications: Mapping[str, Specification] = field(default_factory=dict)
     steps: Mapping[str, Step] = field(default_factory=dict)
-    causes: Mapping[str, Cause] = field(default_factory=dict)
-    printed: Mapping[str, Printed] = field(default_factory=dict)
     requirements: Mapping[str, Requirement] = field(default_factory=dict)
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
     priorities: Mapping[str, Priority] = field(default_factory=dict)
@@ -70,22 +65,7 @@ class Analysis:
     commands: Mapping[str, Command] = field(default_factory=dict)
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     remarks: Mapping[str, Remark] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
-
-
-class Part(NamedTuple):
-    """A file, and the analysis from this file and earlier ones.
-
-    Attributes:
-        document: the file, to look up places.
-        printed: its printed figures, in the order of the file; None for an entry with errors.
-        analysis: the analysis so far.
-    """
-
-    document: Document
-    printed: tuple[Printed | None, ...]
-    analysis: Analysis
 
 
 #: The sections that are lists of named entries, and the model of an entry.
@@ -106,6 +86,7 @@ def load_analysis(
     problems: list[Diagnostic] = []
     analysis = Analysis(gpus, models, keys)
     assumed: dict[str, Any] = {}
+    document = None
     for file in snapshot.registries[ANALYSIS]:
         document = read_yaml(file.content, file.shown)
         known = _known_names(analysis, document.data)
@@ -127,10 +108,8 @@ def load_analysis(
         analysis = replace(
             analysis, assumptions=try_model(assumed, Assumptions)[0], verl=verl or analysis.verl, **changes
         )
-        part = Part(document, entries["printed"], analysis)
-        analysis = replace(analysis, parts=(*analysis.parts, part))
-    if analysis.parts:
-        problems += _missing(assumed, analysis.parts[-1].document)
+    if document:
+        problems += _missing(assumed, document)
     return replace(analysis, diagnostics=tuple(sorted(problems)))
 
 

@@ -105,6 +105,11 @@ class Dataset:
 
         return load_cases(self.snapshot.cases, recorded=True)
 
+    def diagnostics_of(self, part: DataPart) -> tuple[Diagnostic, ...]:
+        """Return every problem of one part of the data."""
+        loaded: tuple[Diagnostic, ...] = getattr(self, part).diagnostics
+        return loaded
+
 
 class Query(Generic[Answer]):
     """A question about the data or the configuration: a hashable, picklable frozen dataclass.

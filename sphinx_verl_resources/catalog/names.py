@@ -56,9 +56,8 @@ Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-c
 COMPONENTS: tuple[str, ...] = get_args(Component)
 #: The components that are the state of the model in training.
 STATE_COMPONENTS = ("parameters", "gradients", "optimizer")
-#: Other figures of the analysis: the sum of the states, the total, and properties of the model.
+#: Other figures of the analysis: the sum of the states, and the total.
 STATES, TOTAL = "states", "total"
-SHAPE_FIGURES = ("hidden-size", "ffn-dimension")
 #: The largest number of GPUs; no cluster is larger.
 MOST_GPUS = 100_000
 #: The default task of questions.
@@ -179,9 +178,3 @@ def fold(name: str) -> str:
 
 
 _SEPARATORS = str.maketrans("", "", " -_")
-
-
-def figure_parts(figure: str) -> tuple[str | None, str]:
-    """Split a printed figure into its step (None without one) and its name."""
-    step, dot, name = figure.rpartition(".")
-    return (step if dot else None), name

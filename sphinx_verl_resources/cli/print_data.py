@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import __version__
-from ..analysis.problems import problems_of
 from ..answer.export import export_of
 from ..catalog import selection
 from ..catalog.links import Links
@@ -58,7 +57,7 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
 def _loaded(options: argparse.Namespace) -> tuple[EstimatorContext, list[Diagnostic]]:
     """Load the data, and return the problems of runs and of the estimator's ranges."""
     data = given_data([*options.paths, *(options.data or ())])
-    return data, sorted([*problems_of(data, "catalog"), *problems_of(data, "accuracy")])
+    return data, sorted([*data.diagnostics_of("catalog"), *data.diagnostics_of("accuracy")])
 
 
 def _print_table(options: argparse.Namespace) -> int:

@@ -7,7 +7,6 @@ from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
-from ..analysis.problems import problems_of
 from ..catalog.dataset import DataPart, no_progress
 from ..catalog.files import bundled_directory, take_snapshot
 from ..catalog.yaml_data import read_yaml
@@ -113,7 +112,7 @@ class CheckContext(EstimatorContext):
     @cached_property
     def problems(self) -> tuple[Diagnostic, ...]:
         """The problems that a build would report, and warnings about the settings of runs."""
-        return tuple(problem for part in get_args(DataPart) for problem in problems_of(self, part))
+        return tuple(problem for part in get_args(DataPart) for problem in self.diagnostics_of(part))
 
     @cached_property
     def files(self) -> tuple[SourceFile, ...]:

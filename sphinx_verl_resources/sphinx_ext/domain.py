@@ -16,7 +16,6 @@ from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
 from sphinx.util.parallel import ParallelTasks, parallel_available
 
-from ..analysis.problems import problems_of
 from ..catalog.dataset import Answer, Query, digest, plain
 from ..catalog.files import bundled_directory, configured_directory, take_snapshot
 from ..diagnostics import NoAnswerError, listed
@@ -27,7 +26,7 @@ from .logs import log_diagnostic
 from .queries import BuildData, Extension
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from docutils.nodes import Element, reference
@@ -96,7 +95,7 @@ class VerlDomain(Domain):
         settings = read_config(self.env.config)
         directories = [configured_directory(name, self.confdir) for name in settings.directories]
         snapshot = take_snapshot(bundled_directory(), directories, conf_place(self.confdir, "data"))
-        return BuildData(snapshot, settings, self.words, self.shown, self.std, self.env.titles)
+        return BuildData(snapshot, settings, self.words, self.shown, self.std)
 
     @cached_property
     def _found(self) -> dict[Query[Any], Found]:
@@ -143,7 +142,7 @@ class VerlDomain(Domain):
         known = self.data["problems"]
         parts: set[DataPart] = {part for query in self._queries for part in query.reads}
         for part in {"catalog", *parts} - known.keys():
-            known[part] = problems_of(self.records, part)
+            known[part] = self.records.diagnostics_of(part)
         beyond = sorted(problem for part in parts for problem in known[part])
         labels = label_problems(self.settings, self.confdir, self.std.anonlabels)
         for problem in listed((*known["conf.py"], *known["catalog"], *beyond, *labels)):
@@ -257,12 +256,6 @@ class VerlDomain(Domain):
     def note_object(self, kind: str, name: str, target: objects.Target) -> bool:
         """Remember that the document being read shows an object, see ``objects.note``."""
         return objects.note(self.shown, self.env.docname, kind, name, target)
-
-    def rename_anchors(self, renamed: Mapping[str, str]) -> None:
-        """Rename the ids of the objects on the document being read."""
-        for found in self.shown.get(self.env.docname, {}).values():
-            for name, target in found.items():
-                found[name] = target._replace(anchor=renamed.get(target.anchor, target.anchor))
 
     # -- the interface of a Sphinx domain
 

@@ -13,22 +13,17 @@ from .assets import add_static_path, link_downloads, link_style_sheet, write_fil
 from .config import register_config
 from .directives import every_directive
 from .directives.runs import verl_runs
-from .directives.seealso import verl_seealso
 from .domain import VerlDomain
 from .filter_bar import AddFilterBar, load_filter, verl_controls, write_controls
 from .html_pages import AccessibleTables, add_nodes
-from .ids import SettleIds
-from .latex import FitTables, TypesetFormulas
+from .latex import TypesetFormulas, TypesetMinus
 from .objects import KINDS, in_this_language
 from .references import DataRole, MemoryRole, ObjectRole, replace_missing, warn_missing
 from .transforms import (
-    ListSeeAlso,
     NumberRemarks,
     RenderRuns,
     SectionsToCaptions,
-    SplitTables,
     UnfoldDetails,
-    UniqueIds,
 )
 from .what_if import add_form_nodes, load_script, settle_forms
 
@@ -49,15 +44,12 @@ MANY_PAGES = 5
 
 #: In order of priority.
 POST_TRANSFORMS = (
-    ListSeeAlso,
-    UniqueIds,
     NumberRemarks,
     UnfoldDetails,
     RenderRuns,
     AccessibleTables,
     AddFilterBar,
-    FitTables,
-    SplitTables,
+    TypesetMinus,
     TypesetFormulas,
 )
 
@@ -67,7 +59,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     choose_language(app)  # for the title of the index, which Sphinx needs here
     register_config(app)
     app.add_domain(VerlDomain)
-    for node in (verl_runs, verl_seealso, verl_marks, verl_remarks):
+    for node in (verl_runs, verl_marks, verl_remarks):
         app.add_node(node)
     add_nodes(app)
     app.add_node(verl_controls, html=(write_controls, None))
@@ -79,7 +71,6 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
         app.add_role_to_domain("verl", kind, ObjectRole())
     app.add_role_to_domain("verl", "data", DataRole())
     app.add_role_to_domain("verl", "memory", MemoryRole())
-    app.add_transform(SettleIds)
     app.add_transform(SectionsToCaptions)
     for transform in POST_TRANSFORMS:
         app.add_post_transform(transform)

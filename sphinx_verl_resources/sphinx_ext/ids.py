@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from sphinx import addnodes
-from sphinx.transforms import SphinxTransform
 
 from ..catalog.names import free_name
-from ..views.blocks import verl_details
-from ..views.drawing import verl_chart
-from ..views.fewest import PANEL_CLASS
-from .domain import VerlDomain
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 #: Ids of size-class sections. The pattern must not match the id of a section called "Size matters".
 SIZE_ID = re.compile(r"size-\d+(-\d+)?b(-\d+)*")
@@ -49,64 +39,3 @@ def claimed_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
         if document.nameids.get(name) == stem:
             document.nameids[name] = new
     return found
-
-
-def is_own(id_: str, node: nodes.Element) -> bool:
-    """Return whether one of our directives created the id of a node."""
-    if SIZE_ID.fullmatch(id_):
-        return True
-    if isinstance(node, (nodes.table, nodes.target, verl_chart)):
-        return id_.startswith(("verl-", "gpu-", "model-"))
-    return isinstance(node, verl_details) or PANEL_CLASS in node["classes"]
-
-
-def row_ids(node: nodes.Element) -> Collection[str]:
-    """Return the ids reserved for rows that are not rendered yet."""
-    anchors: Mapping[str, str] = node.get("anchors", {})
-    return anchors.values()
-
-
-def rename_links(node: nodes.Element, renamed: Mapping[str, str]) -> None:
-    """Point a link to its new id, and rename the ids reserved for rows."""
-    if "anchors" in node:
-        node["anchors"] = {run: renamed.get(id_, id_) for run, id_ in node["anchors"].items()}
-    if isinstance(node, nodes.reference) and "refid" in node:
-        node["refid"] = renamed.get(node["refid"], node["refid"])
-
-
-class SettleIds(SphinxTransform):
-    """A transform that renames our ids that occur elsewhere on a MyST page too.
-
-    MyST parses an ``eval-rst`` as a separate document, without the ids of the page.
-    """
-
-    #: Before sections become captions, and before names become ids.
-    default_priority = 195
-
-    def apply(self, **kwargs: Any) -> None:
-        """Rename the ids, and update the links to them."""
-        own: dict[str, nodes.Element] = self.env.temp_data.get(_OWN_IDS) or {}
-        if not own:
-            return
-        every = list(self.document.findall(nodes.Element))
-        others = {id_ for node in every for id_ in node["ids"] if own.get(id_) is not node}
-        taken = {*own, *others}
-        renamed: dict[str, str] = {}
-        for id_ in sorted(others & own.keys()):
-            renamed[id_] = free_name(id_, taken)
-            taken.add(renamed[id_])
-        for node in every if renamed else ():
-            self._rename(node, own, renamed)
-        if renamed:
-            VerlDomain.of(self.env).rename_anchors(renamed)
-
-    def _rename(
-        self, node: nodes.Element, own: Mapping[str, nodes.Element], renamed: Mapping[str, str]
-    ) -> None:
-        node["ids"] = [renamed.get(id_, id_) if own.get(id_) is node else id_ for id_ in node["ids"]]
-        rename_links(node, renamed)
-        if isinstance(node, addnodes.index):
-            node["entries"] = [
-                (kind, text, renamed.get(anchor, anchor), *more)
-                for kind, text, anchor, *more in node["entries"]
-            ]

@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sphinx.domains import Index, IndexEntry
-from sphinx.util.nodes import clean_astext
 
 from ..catalog.fields import natural
 from ..catalog.names import SIZES
 from ..i18n import N_, _
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from docutils import nodes
-    from sphinx.domains.std import StandardDomain
+    from collections.abc import Iterable, Iterator
 
     from ..catalog.catalog import Catalog
-
-    #: The title of each page by document name.
-    Pages = Mapping[str, nodes.title]
 
 #: The kinds of objects; ``:any:`` prefers them in this order.
 RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
@@ -40,20 +33,6 @@ class Target(NamedTuple):
     anchor: str
     title: str
     group: str = ""
-
-
-class Place(NamedTuple):
-    """A page, or a place on it.
-
-    Attributes:
-        page: its document name.
-        anchor: the id of the place; empty for the page.
-        title: the title of the place, otherwise of the page.
-    """
-
-    page: str
-    anchor: str
-    title: str
 
 
 #: The objects by document name, then by kind and name: plain data, which Sphinx pickles with its environment.
@@ -80,18 +59,6 @@ def names(catalog: Catalog, kind: str) -> list[str]:
     if kind == SIZE:
         return list(SIZES)
     return (catalog.gpus if kind == GPU else catalog.architectures).names
-
-
-def page_or_label(std: StandardDomain, pages: Pages, page: str, label: str) -> Place | None:
-    """Return the place of a page or a label; None if the documentation has neither."""
-    if page in pages:
-        return Place(page, "", clean_astext(pages[page]))
-    if label not in std.anonlabels:
-        return None
-    page, anchor = std.anonlabels[label]
-    # A label before a paragraph has no title; those of Sphinx's own pages are translated late.
-    title = str(std.labels[label][2]) if label in std.labels else clean_astext(pages[page])
-    return Place(page, anchor, title)
 
 
 def note(objects: Objects, docname: str, kind: str, name: str, target: Target) -> bool:

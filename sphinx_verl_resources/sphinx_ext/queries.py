@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..analysis.problems import problems_of
 from ..catalog.dataset import Query, digest
 from ..catalog.fields import as_text, field_named, is_numeric
 from ..catalog.selection import ADD_IT
@@ -39,7 +38,6 @@ class BuildData(EstimatorContext):
         words: a digest of the translations, see ``i18n.use_language``.
         shown: the objects on the pages read so far.
         std: Sphinx's domain of labels.
-        pages: the title of each page.
     """
 
     def __init__(
@@ -49,14 +47,12 @@ class BuildData(EstimatorContext):
         words: str,
         shown: objects.Objects,
         std: StandardDomain,
-        pages: objects.Pages,
     ) -> None:
         super().__init__(snapshot)
         self.settings = settings
         self.words = words
         self.shown = shown
         self.std = std
-        self.pages = pages
 
 
 @dataclass(frozen=True)
@@ -87,22 +83,6 @@ class ConfigValue(Query[str]):
 
 
 @dataclass(frozen=True)
-class PageOrLabel(Query[str]):
-    """A listed page or label, which the documentation may or may not have."""
-
-    page: str
-    label: str
-
-    def answer(self, data: BuildData) -> str:
-        """Return an empty text: only the link depends on other pages."""
-        return ""
-
-    def place(self, data: BuildData, docname: str) -> object:
-        """Return the target and the text of the link."""
-        return objects.page_or_label(data.std, data.pages, self.page, self.label)
-
-
-@dataclass(frozen=True)
 class FilesWithErrors(Query["tuple[str, ...]"]):
     """The files with errors in some parts of the data, see ``Query.reads``."""
 
@@ -110,7 +90,7 @@ class FilesWithErrors(Query["tuple[str, ...]"]):
 
     def answer(self, data: BuildData) -> tuple[str, ...]:
         """Return their paths as messages show them."""
-        found = (item for part in self.parts for item in problems_of(data, part) if item.is_error)
+        found = (item for part in self.parts for item in data.diagnostics_of(part) if item.is_error)
         return tuple(sorted({item.place.path for item in found}))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -12,32 +11,23 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from ..catalog.names import free_name
 from ..diagnostics import Code
 from ..views.blocks import verl_details
 from ..views.remarks import Numbering, verl_remarks
 from ..views.table import html_group, is_ours, table_group, verl_marks
 from .directives.base import set_caption
 from .directives.runs import OF_RUN, SECTION_SIZE, verl_runs
-from .directives.seealso import verl_seealso
 from .domain import VerlDomain
-from .ids import is_own, rename_links, row_ids
 from .logs import log_at
-from .objects import page_or_label
-from .references import link_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from sphinx.environment import BuildEnvironment
+    from collections.abc import Iterator
 
     from ..views.runs import RowAnchors
 
 
 #: Before the rows of runs are rendered, so that these transforms need not walk through them.
 BEFORE_ROWS = 290
-#: Rows per table in plain text. Writing takes just as long with 10 or 25, and a tenth longer with 100.
-ROWS = 50
 
 
 class SectionsToCaptions(SphinxTransform):
@@ -128,96 +118,9 @@ class JoinedPages(OnOurPages):
         named = (str(parent["docname"]) for parent in ancestors(node) if "docname" in parent)
         return next(named, self.env.docname)
 
-    def taken(self) -> dict[str, set[str]]:
-        """Return the ids in each space, including those reserved for rows."""
-        found: defaultdict[str, set[str]] = defaultdict(set)
-        for node in self.document.findall(nodes.Element):
-            if node["ids"] or row_ids(node) or isinstance(node, (verl_marks, verl_remarks)):
-                found[self.id_space(node)].update(node["ids"], row_ids(node))
-        return found
-
     def id_space(self, node: nodes.Node) -> str:
         """Return the space in which an id must be unique: the HTML file, otherwise the page."""
         return "" if self.writes_html else self.page_of(node)
-
-
-class ListSeeAlso(OnOurPages):
-    """A transform that links the listed pages and labels that exist, and drops the others."""
-
-    #: Before Sphinx resolves the links; it leaves a link as text if the output has no such page.
-    default_priority = 5
-
-    def run(self, **kwargs: Any) -> None:
-        """Replace each placeholder."""
-        std = VerlDomain.of(self.env).std
-        for node in list(self.document.findall(verl_seealso)):
-            items = nodes.bullet_list()
-            for text, page, label in node["entries"]:
-                place = page_or_label(std, self.env.titles, page, label)
-                if place is not None:
-                    link = link_to(label, text or place.title, node["refdoc"])
-                    if page in self.env.titles:
-                        link["reftype"], link["reftarget"] = "doc", f"/{page}"
-                    items += nodes.list_item("", nodes.paragraph("", "", link))
-            node.replace_self(addnodes.seealso("", items) if items.children else [])
-
-
-class UniqueIds(JoinedPages):
-    """A transform that renames our ids that occur on several pages in one HTML file.
-
-    Directives keep ids unique on each page, but cannot know which pages a builder joins.
-    """
-
-    default_priority = BEFORE_ROWS
-    formats = ("html",)
-
-    def run(self, **kwargs: Any) -> None:
-        """Rename the ids, and update the links to them."""
-        if next(self.document.findall(addnodes.start_of_file), None) is None:
-            return
-        others, own = set[str](), dict[tuple[str, str], None]()
-        for node in self.document.findall(nodes.Element):
-            for id_ in (*node["ids"], *row_ids(node)):
-                if id_ in node["ids"] and not is_own(id_, node):
-                    others.add(id_)
-                else:
-                    own.setdefault((self.page_of(node), id_))
-        seen, taken = set(others), others.union(id_ for _page, id_ in own)
-        renamed: dict[str, dict[str, str]] = {}
-        for page, id_ in own:
-            new = free_name(id_, taken) if id_ in seen else id_
-            seen.add(id_)
-            taken.add(new)
-            renamed.setdefault(page, {})[id_] = new
-        for node in self.document.findall(nodes.Element):
-            self.rename(node, renamed)
-        for page, ids in renamed.items():
-            rename_titles(self.env, page, ids)
-
-    def rename(self, node: nodes.Element, renamed: Mapping[str, Mapping[str, str]]) -> None:
-        """Rename the ids and the link of a node, including links to other pages, which Sphinx 9 breaks."""
-        if node["ids"] or "refid" in node or row_ids(node):
-            of_page = renamed.get(self.page_of(node), {})
-            node["ids"] = [of_page.get(id_, id_) if is_own(id_, node) else id_ for id_ in node["ids"]]
-            rename_links(node, of_page)
-        page, _, id_ = node.get("refuri", "").partition("#document-")[2].partition("#")
-        if id_ in renamed.get(page, {}):
-            del node["refuri"]
-            node["refid"] = renamed[page][id_]
-
-
-def rename_titles(env: BuildEnvironment, page: str, renamed: Mapping[str, str]) -> None:
-    """Update the table of contents and the section and figure numbers for the new ids of a page."""
-    for link in env.tocs[page].findall(nodes.reference):
-        id_ = link["anchorname"].removeprefix("#")
-        link["anchorname"] = f"#{renamed[id_]}" if id_ in renamed else link["anchorname"]
-    sections, figures = env.toc_secnumbers.get(page, {}), env.toc_fignumbers.get(page, {})
-    for old, new in renamed.items():
-        if f"#{old}" in sections:
-            sections[f"#{new}"] = sections[f"#{old}"]
-        for numbers in figures.values():
-            if old in numbers:
-                numbers[new] = numbers[old]
 
 
 class NumberRemarks(JoinedPages):
@@ -230,8 +133,7 @@ class NumberRemarks(JoinedPages):
         placeholders = [
             node for node in self.document.findall() if isinstance(node, (verl_marks, verl_remarks))
         ]
-        taken = self.taken() if placeholders else {}
-        spaces = {space: Numbering(taken[space]) for space in {*map(self.id_space, placeholders)}}
+        spaces = {space: Numbering() for space in {*map(self.id_space, placeholders)}}
         for node in placeholders:
             numbering = spaces[self.id_space(node)]
             if isinstance(node, verl_marks):
@@ -250,19 +152,18 @@ class RenderRuns(JoinedPages):
     default_priority = 300
 
     def run(self, **kwargs: Any) -> None:
-        """Replace each placeholder; links point to the first row of a run on a page."""
+        """Replace each placeholder; links point to the first row of a run in an HTML file or on a page."""
         placeholders = list(self.document.findall(verl_runs))
         if not placeholders:
             return
         from ..views.runs import RowAnchors
 
-        taken = self.taken()
         reached: dict[str, dict[str, str]] = {}
         for number, node in enumerate(placeholders, 1):
-            of_page = reached.setdefault(self.page_of(node), {})
-            anchors = {run: id_ for run, id_ in node["anchors"].items() if run not in of_page}
-            of_page |= anchors
-            self.fill(node, RowAnchors(number, anchors, of_page, taken[self.id_space(node)]))
+            in_space = reached.setdefault(self.id_space(node), {})
+            anchors = {run: id_ for run, id_ in node["anchors"].items() if run not in in_space}
+            in_space |= anchors
+            self.fill(node, RowAnchors(number, anchors, in_space))
 
     def fill(self, node: verl_runs, anchors: RowAnchors) -> None:
         """Replace one placeholder with rows, and put their remarks after the table or into the details."""
@@ -319,30 +220,3 @@ class UnfoldDetails(OnOurPages):
             stands_out = any(isinstance(node, nodes.strong) for node in summary.children)
             paragraph += summary.children if stands_out else [nodes.strong("", "", *summary.children)]
             block.parent.replace(block, [paragraph, *content])
-
-
-class SplitTables(OnOurPages):
-    """A transform that splits our long tables in plain text into tables of ``ROWS`` rows with headings.
-
-    Sphinx's text writer walks through all rows for each cell: twice the rows take four times as long.
-    """
-
-    default_priority = RenderRuns.default_priority + 10
-    formats = ("text",)
-
-    def run(self, **kwargs: Any) -> None:
-        """Split each of our tables."""
-        for table in list(self.document.findall(nodes.table)):
-            if is_ours(table):
-                table.parent.insert(table.parent.index(table) + 1, list(continuations(table)))
-
-
-def continuations(table: nodes.table) -> Iterator[nodes.table]:
-    """Cut a table after ``ROWS`` rows, and return the other rows as tables like it."""
-    body = next(iter(table.findall(nodes.tbody)))
-    rows, body.children = body.children, body.children[:ROWS]
-    frame = [node for node in body.parent.children if node is not body]
-    for start in range(ROWS, len(rows), ROWS):
-        part = nodes.tbody("", *rows[start : start + ROWS])
-        group = nodes.tgroup("", *(node.deepcopy() for node in frame), part, **body.parent.attributes)
-        yield nodes.table("", group, classes=list(table["classes"]))

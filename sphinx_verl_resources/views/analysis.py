@@ -1,37 +1,26 @@
-"""The memory analysis of a model: tables, formulas, chart, and a comparison with the original figures."""
+"""The memory analysis of a model: tables, formulas, chart, and the claims of the requirement lists."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from docutils import nodes
-
 from ..analysis.analysis import PER_GPU
 from ..catalog.names import TOTAL
 from ..i18n import N_, _, plural
 from ..units import GB, gb, gb_number, gib_number, share, short_number, signed
-from .blocks import (
-    NOTES_CLASS,
-    component_formula,
-    formula_item,
-    formula_items,
-    legend,
-    listed,
-    recorded,
-    sum_formula,
-)
+from .blocks import component_formula, formula_item, formula_items, legend, listed, sum_formula
 from .charts import SUM, TAKEN, Bars, Line, Piece, bar_key, draw_legend
 from .drawing import LINE, PAINTS, WIDTH, Drawing, thick
 from .table import Cell, bold, column_table, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from docutils import nodes
 
     from ..analysis.analysis import Bar, Outcome
-    from ..analysis.original import Comparison
     from ..analysis.requirements import Derivation, JudgedClaim
     from ..breakdown import Breakdown
-    from ..catalog.models.analysis import Cause
     from .remarks import Marks
 
 _UNUSED = N_("not used by any formula")
@@ -51,7 +40,6 @@ _INSIDE = {
 #: The ways to derive a number of GPUs.
 DERIVATIONS = {
     "chain": N_("the chain"),
-    "original chain": N_("the printed chain"),
     "pooled": N_("the pool"),
     "doubled": N_("twice the minimum"),
 }
@@ -222,61 +210,6 @@ def summary_rows(outcomes: Sequence[Outcome], marks: Marks, *, with_gib: bool) -
     return table_group(headings, rows)
 
 
-def original_rows(comparisons: Iterable[Comparison], anchors: Mapping[str, str]) -> nodes.tgroup:
-    """Make one row per figure.
-
-    Args:
-        comparisons: the figures.
-        anchors: the id of each cause's explanation on the page, by code.
-    """
-
-    def cause(item: Comparison) -> Cell:
-        causes = [(code, anchors[code]) for code in item.causes if code in anchors]
-        carried = [(code, anchors[code]) for code in item.carried if code in anchors]
-        between = [(_("; carried over"), "")] if causes and carried else []
-        return Cell([(_word(item), None)], [*causes, *between, *carried])
-
-    return column_table(comparisons, [
-        (_("Figure"), lambda item: Cell.of(_figure(item))),
-        (_("By the formula"), lambda item: Cell.number(_computed(item))),
-        (_("Printed"), lambda item: Cell.number(short_number(item.original))),
-        (_("Difference"), lambda item: Cell.number("" if item.agrees else item.difference)),
-        (_("Cause"), cause),
-    ])  # fmt: skip
-
-
-def _computed(item: Comparison) -> str:
-    return gb_number(item.computed) if item.is_size else short_number(round(item.computed))
-
-
-def _figure(item: Comparison) -> str:
-    """Return the name of a figure with the step before it and its unit."""
-    name = _(item.label)
-    if item.step:
-        # Lower case inside a sentence, except for acronyms.
-        first = item.step[0].lower() if item.step[1:2].islower() else item.step[0]
-        step = step_title(first + item.step[1:], item.gpus)
-        name = _("{figure}, after {step}").format(figure=name, step=step)
-    return _("{quantity} (GB)").format(quantity=name) if item.is_size else name
-
-
-def _word(item: Comparison) -> str:
-    if item.agrees:
-        return _("agrees")
-    if not item.is_explained:
-        return _("not recorded")
-    return _("see") if item.causes else _("carried over")
-
-
-def cause_list(causes: Iterable[Cause], targets: Mapping[str, nodes.target]) -> nodes.definition_list:
-    """Return the explanation of each code, with the target of the links to it."""
-    items = nodes.definition_list(classes=[NOTES_CLASS, "simple"])
-    for cause in causes:
-        term = nodes.term("", "", targets[cause.name], nodes.Text(cause.name), translatable=0)
-        items += nodes.definition_list_item("", term, nodes.definition("", recorded(cause.text)))
-    return items
-
-
 def requirement_rows(claims: Iterable[JudgedClaim], marks: Sequence[str]) -> nodes.tgroup:
     """Make one row per claim and GPU; ``marks`` are added to the heading of the computed figures."""
     return column_table(claims, [
@@ -318,8 +251,7 @@ def requirement_legend(share: float) -> nodes.paragraph:
         "The limit is {share} % of the GPU's memory. By the chain, a GPU after all steps must stay below the "
         "limit. By the pool, the total before any step is divided by the limit, as if every part could be "
         "shared. Both columns show the smallest power of two; the verdict uses the chain. The last column "
-        "lists the ways that give the claimed number. The printed chain is the chain with the printed "
-        "figures and the nominal memory of the GPU."
+        "lists the ways that give the claimed number."
     ).format(share=short_number(share * 100))
     return legend(text)
 

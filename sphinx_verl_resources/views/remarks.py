@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..catalog.names import free_name
 from ..i18n import _
 from .blocks import notes_title, numbered_notes, recorded
 from .table import BEFORE_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ..catalog.links import Links
     from ..catalog.models.analysis import Remark, Source, VerlState
     from .table import verl_marks
@@ -73,10 +70,8 @@ def _source(source: Source, verl: VerlState | None, links: Links) -> nodes.Node:
 class Numbering:
     """The numbers of a page's remarks, in the order of their marks."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        """Start without numbers; ``taken`` are the ids of other elements on the page."""
-        self._taken = set(taken)
-        self._anchors: dict[str, str] = {}
+    def __init__(self) -> None:
+        """Start without numbers."""
         self._numbers: dict[str, int] = {}
         self._listed: set[str] = set()
 
@@ -85,7 +80,7 @@ class Numbering:
         references: list[nodes.Node] = []
         for name in placeholder["remarks"]:
             number = self._numbers.setdefault(name, len(self._numbers) + 1)
-            reference = nodes.reference("", f"[{number}]", refid=self._anchor(name), internal=True)
+            reference = nodes.reference("", f"[{number}]", refid=_anchor(name), internal=True)
             reference["classes"].append("verl-mark")
             references += [nodes.Text(BEFORE_MARK), reference]
         placeholder.replace_self(references)
@@ -102,12 +97,11 @@ class Numbering:
             placeholder.parent.remove(placeholder)
             return
         for name in new:
-            texts[name].insert(0, nodes.target("", "", ids=[self._anchor(name)]))
+            texts[name].insert(0, nodes.target("", "", ids=[_anchor(name)]))
         notes = numbered_notes(*(texts[name] for name in new), start=self._numbers[new[0]])
         notes.source, notes.line = placeholder.source, placeholder.line
         placeholder.replace_self([title, notes, *below])
 
-    def _anchor(self, name: str) -> str:
-        if name not in self._anchors:
-            self._anchors[name] = free_name(f"verl-remark-{name}", self._taken)
-        return self._anchors[name]
+
+def _anchor(name: str) -> str:
+    return f"verl-remark-{name}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..catalog.fields import field_named, is_numeric
-from ..catalog.names import free_name, run_class
+from ..catalog.names import run_class
 from ..i18n import N_, _
 from ..units import crossed
 from .blocks import between_commas, fill, numbered_notes
@@ -43,20 +43,16 @@ class RowAnchors:
         number: the number of the table on the page, for the ids of remarks that a page shows repeatedly.
         rows: by run, the id of its row; only the first row of a run on a page has one.
         on_page: by run, the id of its row here or in an earlier table of the page.
-        taken: all ids of the page; the ids of remarks are added.
     """
 
     number: int
     rows: Mapping[str, str]
     on_page: Mapping[str, str]
-    taken: set[str]
 
     def of_note(self, run: str, index: int) -> str:
         """Return an id for a remark of a run."""
         suffix = "" if run in self.rows else f"-table-{self.number}"
-        found = free_name(f"note-{run}-{index}{suffix}", self.taken)
-        self.taken.add(found)
-        return found
+        return f"note-{run}-{index}{suffix}"
 
 
 @dataclass

@@ -36,7 +36,6 @@ def test_it_builds_without_a_warning_or_a_raw_label(root, alone):
     assert build.warnings == []
     soup = build.soup("hardware.html")
     assert [mark.get_text() for mark in soup.select(".xref") if not mark.find_parent("a")] == []
-    assert {"out-of-memory", "contributing-a-run"} <= labels(root)
     shown = {text.strip() for text in soup.select_one("[itemprop=articleBody]").find_all(string=True)}
     assert shown & labels(root) == set()
     how = soup.select_one("section#contribute-a-run").get_text()

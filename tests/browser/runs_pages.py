@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sphinx_verl_resources.catalog.names import PAGE_SIZES
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -61,14 +59,9 @@ def build_project(own, data) -> Path:
     for name, fields in {"d": d3, "e": e3, "f": f3}.items():
         data.run(name, size="3B", added=days[name], **fields)
     data.run("c", gpus={"count": 8, "type": None}, kind="stated", tag=None, infer=None)
-    for name, task in {"g": "GRPO", "h": "PPO"}.items():
-        data.run(name, size="14B", kind="stated", model="Qwen/Qwen2.5-14B", task=task)
     pages = {
-        "runs": f".. verl-runs:: {' '.join(size for size in PAGE_SIZES if size != '14B')}\n{BLOCKS}",
+        "runs": f".. verl-runs::\n{BLOCKS}",
         "two": TWO_TABLES,
-        "folded": ".. verl-runs:: 3B 14B",
-        "claimed": ".. verl-runs:: 14B",
-        "long": "Text.\n\n" * 20 + ".. verl-runs:: 7B 3B\n",
         "plain": "Text.",
     }
     own.page(".. toctree::\n\n" + "".join(f"   {name}\n" for name in pages))

@@ -19,12 +19,3 @@ def test_errors_and_foreign_requests_are_seen(site, tmp_path, seen):
     opened.open().wait_for_load_state("networkidle")
     assert seen in " | ".join(opened.problems)
     opened.problems.clear()
-
-
-def test_headers_are_sent(site, tmp_path):
-    """The browser enforces a content security policy of the server."""
-    (tmp_path / "index.html").write_text("<title>t</title><script>document.title = 'ran'</script>", "utf-8")
-    opened = site(tmp_path, {"Content-Security-Policy": "script-src 'self'"})
-    assert opened.open().title() == "t"
-    assert "Content Security Policy" in " ".join(opened.problems)
-    opened.problems.clear()

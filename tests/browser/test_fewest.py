@@ -54,17 +54,6 @@ def test_another_table_is_shown_in_the_same_place(site, folder):
     assert page.evaluate(SHOWN) == ["fewest-24-gb"]
 
 
-def test_the_keyboard_goes_on_from_the_tab(site, folder):
-    page = site(folder).open()
-    page.get_by_role("link", name="141 GB", exact=True).focus()
-    page.keyboard.press("Enter")
-    page.wait_for_function("() => document.querySelector('[aria-current]')?.textContent === '141 GB'")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "180 GB"
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.closest('.verl-panel')?.id") == "fewest-141-gb"
-
-
 def test_without_a_script_the_tabs_work_and_stay_in_view(site, folder):
     opened = site(folder)
     page = opened.open(java_script_enabled=False)
@@ -86,26 +75,9 @@ def test_an_address_names_the_table(site, folder, fragment, shown):
     assert page.evaluate(CURRENT) == [shown.replace("fewest-", "").replace("-gb", " GB")]
 
 
-def test_on_paper_every_table_is_there(site, folder):
-    page = site(folder).open()
-    page.emulate_media(media="print")
-    assert len(page.evaluate(SHOWN)) == 6
-    assert not page.locator(".verl-tabs").is_visible()
-
-
 def test_a_link_to_a_place_in_a_hidden_table_shows_it(site, folder):
     page = site(folder).open()
     table = page.locator("#fewest-96-gb table[id]").get_attribute("id")
     page.evaluate(f"location.hash = '{table}'")
     page.wait_for_function("() => document.querySelector('[aria-current]')?.textContent === '96 GB'")
     assert page.evaluate(SHOWN) == ["fewest-96-gb"]
-
-
-def test_the_table_fits_on_a_phone(site, folder):
-    page = site(folder).open(viewport={"width": 390, "height": 844})
-    region = page.locator(".verl-panel-first .verl-scroll")
-    sizes = region.locator("p").evaluate_all("all => all.map(each => getComputedStyle(each).fontSize)")
-    assert set(sizes) == {"12px"}
-    # Other themes use a system font, whose letters may be wider.
-    if page.locator(".wy-nav-content").count():
-        assert region.evaluate("each => each.scrollWidth - each.clientWidth") <= 0

@@ -10,17 +10,6 @@ from runs_pages import CHINESE, SHOW_ALL, TESTED, choose, every_row, query, rows
 # -- filter
 
 
-def test_remarks_go_with_their_runs_and_keep_their_numbers(opened):
-    page = opened()
-    shown = "() => [...document.querySelectorAll('.verl-notes li')].filter(li => li.offsetParent).map(li => [li.value, li.innerText])"
-    numbers = {text.split(": ")[1]: number for number, text in page.evaluate(shown)}
-    assert sorted(numbers) == ["Of a alone.", "Of b alone.", "Of both."]
-    assert sorted(numbers.values()) == [1, 2, 3]
-    choose(page, "Task", "PPO (1)")
-    found = {text.split(": ")[1]: number for number, text in page.evaluate(shown)}
-    assert found == {name: numbers[name] for name in ("Of b alone.", "Of both.")}
-
-
 def test_a_filter_hides_rows_and_the_sections_that_it_leaves_empty(opened):
     page = opened()
     assert (status(page), every_row(page)) == (TESTED, ["d", "e", "f", "a", "b"])
@@ -127,27 +116,6 @@ def test_what_did_not_run_is_folded_until_asked_for(opened):
     assert page.evaluate("document.activeElement.className").startswith("verl-run-c")
 
 
-def test_a_table_without_any_run_that_ran_is_a_button(opened):
-    page = opened("folded.html")
-    region, button = page.locator("#size-14b .verl-scroll"), page.locator("#size-14b .verl-unfold button")
-    assert page.locator("#size-14b h2").is_visible()
-    assert (region.is_visible(), button.inner_text(), status(page)) == (
-        False, "2 runs, reported or claimed", "3 of 5 runs: only those that ran",
-    )  # fmt: skip
-    heading = page.locator("#size-14b h2")
-    heading.evaluate("(heading) => { heading.style.margin = 0; }")  # as in furo
-    box = heading.bounding_box()
-    assert box["y"] + box["height"] < button.bounding_box()["y"], "the button overlaps the heading"
-    button.click()
-    assert (region.is_visible(), rows(page, 1), status(page)) == (True, ["g", "h"], "5 runs")
-
-
-def test_where_no_run_ran_none_is_folded(opened):
-    page = opened("claimed.html")
-    assert (rows(page), status(page)) == (["g", "h"], "2 runs")
-    assert not page.locator(".verl-unfold, .verl-unfold-all:visible").count()
-
-
 @pytest.mark.parametrize("path", ["runs.html?kind=claimed", "runs.html#run-c"])
 def test_an_address_that_asks_for_what_is_folded_shows_it(opened, path):
     page = opened(path)
@@ -157,21 +125,3 @@ def test_an_address_that_asks_for_what_is_folded_shows_it(opened, path):
     assert "c" not in every_row(page), link
     page.get_by_text("Go", exact=True).click()
     page.wait_for_function("document.getElementById('run-c').checkVisibility()")
-
-
-def test_nothing_moves_when_the_script_begins(site, runs_folder):
-    """Rows are folded and controls are in place from the first paint."""
-    served = site(runs_folder)
-    page = served.open("plain.html", viewport={"width": 1000, "height": 2000})
-    held = []
-    page.route("**/verl-resources.js*", lambda route: held.append(route))
-    # Another script adds its live region without height before or after the first measurement.
-    place = "() => [...document.querySelectorAll('h2, fieldset, tr, p:not(.verl-unseen)')].filter((one) => one.checkVisibility()).map((one) => Math.round(one.getBoundingClientRect().top))"
-    page.goto(f"{served.address}/runs.html", wait_until="commit")
-    # Everything is parsed, and deferred scripts wait.
-    page.wait_for_function("document.readyState === 'interactive'")
-    before = page.evaluate(place)
-    assert status(page) == TESTED
-    held[0].continue_()
-    page.wait_for_selector(".verl-sort")
-    assert page.evaluate(place) == before

@@ -26,19 +26,6 @@ def test_what_the_address_asks_in_vain_is_named_and_left_out(opened, address, as
     assert note not in status(page)
 
 
-def test_an_address_with_only_unknown_values_filters_nothing(opened):
-    page = opened("runs.html?size=99B&task=xyz")
-    assert every_row(page) == every_row(opened())
-    assert "Unknown filters" not in status(opened("runs.html?gpu=&highlight=x"))
-
-
-def test_a_shared_link_leads_to_what_it_leaves(opened):
-    page = opened("long.html?size=7B", viewport={"width": 800, "height": 300})
-    assert status(page) == "Showing 3 of 6 runs"
-    assert 0 <= page.locator(".verl-filter").bounding_box()["y"] < 150
-    assert opened("long.html", viewport={"width": 800, "height": 300}).evaluate("scrollY") == 0
-
-
 def test_back_undoes_a_filter(opened):
     page = opened()
     choose(page, "GPU", "H20 (1)")
@@ -55,17 +42,6 @@ def test_back_undoes_a_filter(opened):
 def test_case_separators_and_the_names_of_rows_do_as_well(opened):
     page = opened("runs.html?gpu=h100&task=grpo")
     assert every_row(page) == ["e", "a"]
-
-
-def test_what_others_keep_in_the_address_stays(opened):
-    page = opened("plain.html")
-    page.goto(page.url.replace("plain.html", "runs.html?other=1&gpu=H20#size-3b"))
-    choose(page, "Backend", "1")
-    choose(page, "GPU", "-1")
-    assert page.evaluate("location.search + location.hash") == "?other=1&train=megatron#size-3b"
-    page.goto(page.url.replace("runs.html", "plain.html"))
-    page.go_back()
-    assert (every_row(page), page.get_by_label("Backend", exact=True).input_value()) == (["d"], "1")
 
 
 @pytest.mark.parametrize("target", ["run-a", "size-7b", "size-405b", "run-a-details"])

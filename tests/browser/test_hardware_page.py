@@ -70,12 +70,3 @@ def test_the_keyboard_alone_goes_through_the_page(site, folder):
     tab_to(page, "#size-0-5b .verl-details > summary")
     page.keyboard.press("Enter")
     tab_to(page, "#size-0-5b details[open] .verl-copy")
-
-
-def test_what_the_form_does_not_offer_is_in_view_before_what_the_tables_do_not(site, folder):
-    page = site(folder).open("?if-model=bad&size=bad", viewport={"width": 1400, "height": 900})
-    page.get_by_text("The form does not offer if-model=bad.").wait_for()
-    assert page.locator(".verl-if-verdict").bounding_box()["y"] > 0
-    assert page.get_by_text("Unknown filters in the address: size=bad.").count() == 1
-    page = site(folder).open("?size=bad", viewport={"width": 1400, "height": 900})
-    assert 0 <= page.locator(".verl-filter").bounding_box()["y"] < 900

@@ -6,37 +6,7 @@ import re
 import shutil
 
 import pytest
-from many_runs import write_project
-from runs_pages import CHINESE, choose, every_row, rows, status
-from sphinx.cmd.build import build_main
-
-
-def test_long_names_may_break_where_they_are_divided(opened):
-    link = opened().locator("#size-7b td.verl-path a").first
-    assert link.inner_html() == "qwen2_<wbr>7b_<wbr>grpo.sh"
-    assert link.inner_text() == "qwen2_7b_grpo.sh"
-
-
-def test_numbers_stay_before_their_gpus_where_text_runs_from_right_to_left(opened):
-    page = opened()
-    page.evaluate("document.documentElement.dir = 'rtl'")
-    places = page.get_by_text("16*H100", exact=True).first.evaluate(
-        """(cell) => [0, 3].map((index) => {
-          const letter = document.createRange();
-          const text = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT).nextNode();
-          letter.setStart(text, index);
-          letter.setEnd(text, index + 1);
-          return letter.getBoundingClientRect().left;
-        })"""
-    )
-    assert places[0] < places[1]
-
-
-def test_settings_break_between_words(opened):
-    settings = opened().locator("#run-c-details pre")
-    assert settings.inner_html() == "data.<wbr>max_<wbr>length=<wbr>3"
-    assert settings.text_content() == "data.max_length=3"
-
+from runs_pages import CHINESE, choose, every_row, rows
 
 # -- copy, scroll, print
 
@@ -51,21 +21,6 @@ def test_a_link_is_copied_from_the_details(opened):
     assert not page.locator("table.verl-runs tbody button").count(), "rows have none"
 
 
-def test_without_the_clipboard_a_selection_is_copied(opened):
-    page = opened()
-    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error()); }")
-    page.evaluate(
-        "() => { document.execCommand = () => { window.taken = document.activeElement.value; return true; }; }"
-    )
-    page.locator("#run-b-details").evaluate("(details) => { details.open = true; }")
-    page.locator("#run-b-details").get_by_role("button", name="Copy", exact=True).click()
-    page.get_by_text("Copied").wait_for(state="attached")
-    assert page.evaluate("window.taken") == "x=2"
-    page.evaluate("() => { document.execCommand = () => false; }")
-    page.locator("#run-b-details").get_by_role("button", name="Copy", exact=True).click()
-    page.get_by_text("The browser did not allow copying.").wait_for(state="attached")
-
-
 def test_only_what_scrolls_is_a_stop_and_shows_its_edges(opened):
     page = opened()
     page.wait_for_function("!document.getElementById('narrow').hasAttribute('tabindex')")
@@ -76,17 +31,6 @@ def test_only_what_scrolls_is_a_stop_and_shows_its_edges(opened):
         wide.evaluate("(box, left) => { box.scrollLeft = left; }", left)
         page.wait_for_timeout(100)
         assert wide.evaluate(edges) == expected
-
-
-def test_the_model_stays_in_view_where_a_table_scrolls(opened):
-    page = opened(viewport={"width": 360, "height": 800})
-    table = page.locator("#size-7b table")
-    box = table.locator("xpath=ancestor::*[contains(@class, 'verl-scroll')]")
-    box.evaluate("(box) => { box.scrollLeft = 200; }")
-    left = box.bounding_box()["x"]
-    cells = table.locator("tbody tr:visible").first.locator("td")
-    assert cells.nth(1).bounding_box()["x"] == pytest.approx(left, abs=1)
-    assert cells.nth(0).bounding_box()["x"] < left
 
 
 def test_print_has_every_row_and_the_details_of_what_ran(opened):
@@ -110,28 +54,7 @@ def test_print_has_every_row_and_the_details_of_what_ran(opened):
     )
 
 
-def test_print_says_that_it_is_filtered(opened):
-    page = opened("runs.html?gpu=H800")
-    page.emulate_media(media="print")
-    assert every_row(page) == ["b"]
-    assert not page.get_by_label("GPU", exact=True).is_visible()
-    assert page.get_by_text("Showing 1 of 6 runs").is_visible()
-
-
 # -- everywhere
-
-
-def test_long_names_and_a_narrow_window(opened):
-    page = opened("runs.html", viewport={"width": 360, "height": 800})
-    edges = page.locator(".verl-filter, .verl-filter select").evaluate_all(
-        "(all) => all.map((each) => each.getBoundingClientRect()).map((box) => [box.left, box.right])"
-    )
-    assert edges[0][1] - edges[0][0] <= 360
-    assert all(edges[0][0] < left < right < edges[0][1] for left, right in edges[1:])
-    sizes = page.locator(".verl-filter select, .verl-sort, .verl-unfold button").evaluate_all(
-        "(all) => all.map((each) => { const box = each.getBoundingClientRect(); return [box.width, box.height]; })"
-    )
-    assert min(min(size) for size in sizes) >= 24
 
 
 def test_a_page_of_another_language_and_direction(site, runs_folder, tmp_path):
@@ -148,20 +71,6 @@ def test_a_page_of_another_language_and_direction(site, runs_folder, tmp_path):
     assert box.evaluate("(box) => box.classList.contains('verl-more-before')")
     choose(page, "Task", f"{CHINESE} (1)")
     assert every_row(page) == ["f"]
-
-
-def test_five_hundred_runs_are_folded_filtered_and_shown(site, tmp_path):
-    source, out = write_project(tmp_path, 500, "basic"), tmp_path / "out"
-    assert build_main(["-q", "-b", "html", str(source), str(out)]) == 0
-    (out / "favicon.ico").write_bytes(b"")
-    page = site(out).open()
-    visible = "[...document.querySelectorAll('table.verl-runs tbody tr')].filter((row) => row.checkVisibility()).length"
-    assert (status(page), page.evaluate(visible)) == ("250 of 500 runs: only those that ran", 250)
-    page.get_by_label("Size", exact=True).select_option(label="7B (100)")
-    assert (status(page), page.evaluate(visible)) == ("Showing 100 of 500 runs", 100)
-    page.get_by_role("button", name="Clear the filters").click()
-    page.get_by_role("button", name="Show all 500 runs").click()
-    assert (status(page), page.evaluate(visible)) == ("500 runs", 500)
 
 
 def test_a_page_without_a_table_loads_nothing(opened):

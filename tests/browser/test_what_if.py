@@ -116,10 +116,6 @@ def test_each_field_changes_the_answer_and_the_address(open_page, name):
     assert page.evaluate("history.length") == 2, "no entry of its own"
 
 
-def test_an_address_opens_the_form_as_it_was_left(open_page):
-    check(shown(open_page(f"index.html?{query(OTHERS)}")), OTHERS)
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -139,25 +135,6 @@ def test_what_the_address_asks_in_vain_is_said(open_page, asked, said):
     assert page.locator(".verl-what-if img").count() == 0
     choose(page, count="32", lora="0")
     check(shown(page), {**FIRST, "count": "32"})
-
-
-def test_case_does_not_matter_in_the_address(open_page):
-    check(shown(open_page("index.html?if-gpu=b200&if-lora=32")), {**FIRST, "gpu": "B200", "lora": "32"})
-
-
-def test_a_combination_without_an_estimate_says_why(open_page):
-    page = open_page("outside.html")
-    choose(page, model="Qwen/Qwen2.5-0.5B")
-    found = shown(page)
-    assert found["badge"] == "verl-verdict verl-verdict-unknown"
-    assert found["lines"]["verdict"].startswith("No estimate. ")
-    assert "does not divide the model's 14 attention heads" in found["lines"]["verdict"]
-    assert "verl-resources plan Qwen/Qwen2.5-0.5B" in found["lines"]["plan"]
-    assert found["command"] == ""
-    assert not page.get_by_role("button").is_visible()
-    choose(page, model="Qwen/Qwen2.5-7B")
-    assert "model.path=Qwen/Qwen2.5-7B" in shown(page)["command"]
-    assert page.get_by_role("button").is_visible()
 
 
 def test_two_forms_on_a_page_are_apart(open_page):

@@ -21,13 +21,9 @@ WRONG = [
     (('verl-runs 7X',), "unknown size class '7X'; the size classes are 0.5B, 1.5B, 3B, 7B, 14B, 32B, 70B, 122B, 235B, 405B, 671B [verl.unknown_size]"),
     (('verl-runs 7B 7b',), "the size class '7b' is given twice; keep one of the two [verl.directive]"),
     (('verl-runs', ':columns: modle'), ":columns: unknown field 'modle'; did you mean 'model'? [verl.directive]"),
-    (('verl-runs', ':columns: tag tag'), ":columns: the field 'tag' is given twice; keep one of the two [verl.directive]"),
-    (('verl-runs', ':sort: gib'), ":sort: unknown field 'gib'; "),
-    (('verl-runs', ':tag: MAX'), ":tag: unknown value 'MAX'; allowed: MIN, RECOMMENDED [verl.directive]"),
     (('verl-runs', ':gpu: H1000'), ":gpu: unknown value 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml [verl.directive]"),
     (('verl-runs ,',), 'name at least one size class, or leave the argument out [verl.unknown_size]'),
     (('verl-runs', ':columns: settings.'), ":columns: 'settings.' needs a key of verl's configuration after the dot [verl.directive]"),
-    (('verl-runs', ':train: fdsp'), ":train: unknown value 'fdsp'; did you mean 'fsdp'? [verl.directive]"),
     (('verl-runs', ':task: ,'), ':task: name at least one value [verl.directive]'),
     (('verl-runs', ':colums: tag'), ":colums: unknown option; did you mean 'columns'? [verl.directive]"),
     (('verl-runs', ':tag:'), ':tag: a value is missing; write one [verl.directive]'),
@@ -84,25 +80,6 @@ def test_a_setting_that_no_run_records(own, data):
         "'data.max_prompt_length'? [verl.directive]"
     ]
     assert build.rows("size-7b")[1] == ["a", ""]
-
-
-def test_a_task_that_nobody_has_run_yet_is_no_mistake(own, data):
-    data.run("a")
-    build = own.page(".. verl-runs:: 7B\n   :task: SAPO\n   :train: megatron\n").build()
-    assert build.warnings == []
-    assert "No recorded run for 7B matches." in build.soup().get_text()
-
-
-def test_a_directive_that_was_wrong_is_tried_again_when_the_data_change(own, data):
-    data.run("a")
-    own.page(".. verl-runs:: 7B\n   :gpu: X9\n")
-    assert len(own.build().warnings) == 1
-    data.write(
-        "gpus.yaml", "gpus:\n  - {name: X9, vendor: amd, memory_gb: 1, memory_mib: 1, kind: nominal}\n"
-    )
-    build = own.build()
-    assert build.read == {"index"}
-    assert build.warnings == []
 
 
 @pytest.mark.slow
@@ -178,14 +155,6 @@ def test_problems_are_printed_once_however_many_pages_ask(own, data):
     assert len(own.build().warnings) == 1
 
 
-def test_problems_are_printed_once_in_a_parallel_build(own, data):
-    data.run("a", tag="X")
-    own.page("Text.")
-    for index in range(8):
-        own.page(".. verl-runs:: 7B", f"page{index}.rst")
-    assert len(own.build(parallel=4).warnings) == 1
-
-
 def test_nothing_is_printed_where_no_page_asks(own, data):
     data.run("a", tag="X")
     assert own.page("Text.").build().warnings == []
@@ -221,30 +190,10 @@ def test_missing_directory_is_reported_at_its_line_of_conf_py(own):
         ("script_url", "https://x.org/{ref}", "must contain {ref} and {path} and no other placeholder"),
         (
             "script_url",
-            "https://x.org/{ref}/{path}/{what}",
-            "must contain {ref} and {path} and no other placeholder",
-        ),
-        (
-            "script_url",
-            "https://x.org/{ref:d}/{path}",
-            "must contain {ref} and {path} and no other placeholder",
-        ),
-        (
-            "script_url",
-            "https://x.org/{ref!x}/{path}",
-            "must contain {ref} and {path} and no other placeholder",
-        ),
-        (
-            "script_url",
             "https://x.org/{ref}/{path",
             "is not a valid template: expected '}' before end of string",
         ),
         ("script_url", "javascript:{ref}{path}", "must begin with https:// and contain no spaces or quotes"),
-        (
-            "script_url",
-            "https://x.org/{ref}/{path} <b>",
-            "must begin with https:// and contain no spaces or quotes",
-        ),
         ("commit_url", "https://x.org/", "must contain {ref} and no other placeholder"),
     ],
 )
@@ -255,13 +204,6 @@ def test_bad_templates(own, data, name, value, message):
         f"conf.py:3:1: ERROR: verl_resources_{name} {message}; the default is used instead [verl.config]"
     ]
     assert build.soup().select_one("table.verl-runs tbody a")["href"].startswith("https://github.com/")
-
-
-def test_a_single_directory_name_is_understood(own, data):
-    data.run("a")
-    build = own.page(".. verl-runs:: 7B").build(verl_resources_data="../data")
-    assert [line for line in build.warnings if "verl.config" in line or "ERROR" in line] == []
-    assert build.rows("size-7b")[1][0] == "MIN"
 
 
 def test_a_label_that_does_not_exist(own, data):
@@ -279,16 +221,14 @@ def test_a_label_that_does_not_exist(own, data):
     assert build.warnings == []
 
 
-@pytest.mark.parametrize("builder", ["html", "text", "man"])
-def test_a_table_inside_a_table(own, data, builder):
+def test_a_table_inside_a_table(own, data):
     data.run("a")
-    build = own.page(".. list-table::\n\n   * - .. verl-runs:: 7B\n").build(builder)
+    build = own.page(".. list-table::\n\n   * - .. verl-runs:: 7B\n").build()
     assert located(build) == [
         "index.rst:6: ERROR: verl-runs: a table cannot be inside a table; move the directive out of it "
         "[verl.directive]"
     ]
-    if builder == "html":
-        assert "cannot be inside a table" in build.soup().select_one(".verl-problem").get_text()
+    assert "cannot be inside a table" in build.soup().select_one(".verl-problem").get_text()
 
 
 @pytest.mark.parametrize(
@@ -308,12 +248,7 @@ def test_directories_that_are_none(own, tmp_path, name, message):
     assert len(line) < 500
 
 
-def test_tuples_of_static_paths_are_fine(own, data):
-    data.run("a")
-    assert own.page(".. verl-runs:: 7B").build(html_static_path=()).warnings == []
-
-
-@pytest.mark.parametrize("value", [[3], 5, {"a": 1}, [["x"]], ["x\0y"]])
+@pytest.mark.parametrize("value", [[3], 5])
 def test_data_that_is_no_list_of_names(own, value):
     build = own.page(".. verl-runs:: 7B").build(verl_resources_data=value)
     assert [line for line in build.warnings if "[verl." in line] == [

@@ -86,18 +86,6 @@ def test_weights_that_stay_gathered_are_shown_as_gathered(project, table_rows, w
     assert {"Weights", "Gathered"}.issubset(legend)
 
 
-def test_parts_show_formula_numbers_and_evidence(runs, estimated):
-    soup = runs.page(".. verl-memory::\n   :run: a\n   :show: components\n").build().soup()
-    found = estimated().peak_phase
-    terms = [term.get_text() for term in soup.select("dl.verl-formulas dt")]
-    assert terms == [*(f"{part.label} ({part.evidence})" for part in found.breakdown.components), "Total"]
-    formulas = [text.get_text() for text in soup.select("dl.verl-formulas .verl-formula")]
-    for part, formula in zip(found.breakdown.components, formulas, strict=False):
-        assert formula == f"{part.formula.symbols} = {part.formula.numbers} = {gib(part.size)}"
-    assert formulas[-1].endswith(f"= {gib(found.total)}")
-    assert not soup.select("table")
-
-
 def test_what_is_left_out_is_said(runs, data, settings):
     data.run("a", settings={**settings, "actor_rollout_ref.rollout.load_format": "sharded_state"})
     soup = runs.page(".. verl-memory::\n   :run: a\n   :show: table\n").build().soup()
@@ -114,15 +102,6 @@ def test_a_version_of_verl(project, written):
 
     assert "including the memory of the sleeping rollout engine" in metric("v0.4.0")
     assert "sleeping" not in metric("0.8.0")
-
-
-def test_settings_may_be_nested_or_dotted_and_new(project, written, table_rows):
-    flat = (*MODEL[:4], *("algorithm.adv_estimator: grpo", "actor_rollout_ref.actor.use_dynamic_bsz: true"),
-            "+actor_rollout_ref.rollout.n: 4", "actor_rollout_ref.rollout.gpu_memory_utilization: 0.5")  # fmt: skip
-    first = project.page(written(MODEL)).build()
-    second = project.page(written(flat)).build()
-    assert first.warnings == second.warnings == []
-    assert table_rows(first.soup(), "verl-memory") == table_rows(second.soup(), "verl-memory")
 
 
 def test_runs_show_their_computed_peak(runs, estimated):
@@ -153,35 +132,6 @@ def test_a_page_of_runs_loads_neither_the_answer_nor_the_analysis(runs):
         "assert not [name for name in unused if f'sphinx_verl_resources.{name}' in sys.modules]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-OTHERS = """
-.. verl-fit::
-   :gpu: H100
-   :sizes: 7B
-   :gpus: 2 8
-
-.. verl-accuracy::
-
-.. verl-accuracy::
-   :show: cases
-
-.. verl-runs:: 7B
-   :columns: id estimate.peak estimate.phase
-"""
-
-
-@pytest.mark.parametrize(
-    ("builder", "name"),
-    [("text", "index.txt"), ("latex", "projectnamenotset.tex"), ("singlehtml", "index.html")],
-)
-def test_other_outputs(project, builder, name, written):
-    parts = (*MODEL[:3], ":show: components, host", *MODEL[3:])
-    build = project.page(f"{written(MODEL)}\n\n{written(parts)}\n{OTHERS}").build(builder)
-    assert build.warnings == []
-    text = build.text(name)
-    for words in ("peak phase", "fits: ", "Median", "Meta-Llama-3-8B", "Peak phase"):
-        assert words in text.replace(r"\sphinxhyphen{}", "-").replace(r"\allowbreak{}", ""), words
 
 
 def test_a_link_to_a_row_in_latex(project):

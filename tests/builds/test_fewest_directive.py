@@ -102,11 +102,3 @@ def test_formats_without_tabs_show_one_table_after_the_other(project, builder):
     assert captions == sorted(captions)
     assert "verl-tabs" not in text
     assert text.count("40 GB") == (1 if builder == "text" else 2), "the caption, and the name of its region"
-
-
-def test_tabs_lead_to_the_panels_of_their_own_page_where_pages_are_joined(project):
-    project.page(f"{PAGE}\n.. toctree::\n\n   other\n").page(PAGE, "other.rst")
-    soup = project.build("singlehtml").soup()
-    ids = [panel["id"] for panel in soup.select(".verl-panel")]
-    assert len(set(ids)) == 6
-    assert [tab["href"] for tab in soup.select(".verl-tabs a")] == [f"#{id_}" for id_ in ids]

@@ -39,13 +39,6 @@ def test_every_table_is_a_region_with_a_name(project):
     assert all(region.find("table") for region in regions)
 
 
-def test_ids_and_classes_of_a_table_stay_its_own(project):
-    soup = project.page(PAGE).build().soup()
-    ids = [element["id"] for element in soup.select("[id]")]
-    assert len(ids) == len(set(ids))
-    assert soup.select_one("div.verl-scroll")["class"] == ["verl-scroll"]
-
-
 def test_tables_of_others_stay_as_they_are(project):
     soup = project.page(f"{PAGE}\n====  ====\na     b\n====  ====\n1     2\n====  ====\n").build().soup()
     other = soup.select("table:not([class*=verl-])")

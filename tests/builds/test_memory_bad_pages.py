@@ -22,41 +22,23 @@ CASES = [
     ("verl-memory:9B", "", [f"unknown model '9B'; the nearest is 8B; use one of {SIZES}, or a checkpoint from architectures.yaml [verl.unknown_size]"]),
     ("verl-memory:Qwen/Qwen3-8", "", ["unknown model 'Qwen/Qwen3-8'; did you mean 'Qwen/Qwen3-8B'? [verl.unknown_model]"]),
     ("verl-memory:3B", ":gpus: 0", [":gpus: must be a whole number from 1 to 100,000, got '0' [verl.directive]"]),
-    ("verl-memory:3B", ":gpus: -8", [":gpus: must be a whole number from 1 to 100,000, got '-8'"]),
-    ("verl-memory:3B", ":gpus: 8.5", [":gpus: must be a whole number from 1 to 100,000, got '8.5'"]),
-    ("verl-memory:3B", ":gpus: eight", [":gpus: must be a whole number from 1 to 100,000, got 'eight'"]),
-    ("verl-memory:3B", ":gpus: 八", [":gpus: must be a whole number from 1 to 100,000, got '八'"]),
     ("verl-memory:3B", ":gpus:", [":gpus: a value is missing"]),
     ("verl-memory:3B", f":batch-size: {10**12}", [":batch-size: must be a whole number from 1 to 1,000,000, got '1000000000000'"]),
-    ("verl-memory:3B", f":batch-size: {'9' * 400}", [":batch-size: must be a whole number from 1 to 1,000,000, got '999"]),
-    ("verl-memory:3B", ":sequence-length: 0", [":sequence-length: must be a whole number from 1 to 10,000,000, got '0'"]),
     ("verl-memory:3B", ":steps: fsdp, magic", [f":steps: unknown value 'magic'; allowed: {STEPS}, none"]),
-    ("verl-memory:3B", ":steps: fspd", [f":steps: unknown value 'fspd'; did you mean 'fsdp'? Allowed: {STEPS}, none"]),
-    ("verl-memory:3B", ":steps: fsdp, FSDP", [":steps: 'FSDP' is given twice"]),
     ("verl-memory:3B", ":steps: none, fsdp", [":steps: 'none' cannot be combined with other values"]),
     ("verl-memory:3B", ":steps: ,", [f":steps: name at least one of {STEPS}"]),
     ("verl-memory:3B", ":show: tables", [f":show: unknown value 'tables'; did you mean 'table'? Allowed: {PIECES}"]),
-    ("verl-memory:3B", ":show: table table", [":show: 'table' is given twice"]),
     ("verl-memory:3B", ":gpus: 4\n:steps: gradient-checkpointing", [":gpus: has no effect without the step 'fsdp'; add it, or remove :gpus: [verl.directive]"]),
-    ("verl-memory:3B", ":gpus: 4\n:steps: none", [":gpus: has no effect without the step 'fsdp'; add it, or remove :gpus: [verl.directive]"]),
     ("verl-memory:3B", ":gib:\n:show: formulas", [":gib: needs the table, which :show: leaves out"]),
-    ("verl-memory:3B", ":caption: x\n:show: formulas", [":caption: needs the table, which :show: leaves out"]),
     ("verl-memory:3B", ":gib: yes", [":gib: takes no value, got 'yes'"]),
     ("verl-memory:3B", ":gpu: 8", [":gpu: unknown option; did you mean 'gpus'?"]),
-    ("verl-memory:9B", ":gpus: 0", [":gpus: must be", "unknown model '9B'"]),
     ("verl-memory:3B", ":gpus: 0\n:show: x", [":gpus: must be", ":show: unknown value 'x'"]),
     ("verl-memory-summary:,", "", ["name at least one model, or leave the argument out"]),
-    ("verl-memory-summary:3B 8B 3b", "", ["the model '3b' is given twice"]),
     ("verl-memory-summary:9B 10B", ":gpus: 0", [":gpus: must be", "unknown model '9B'", "unknown model '10B'"]),
-    ("verl-published:7B", "", ["'printed' has no entry for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
-    ("verl-published", ":gib:", [":gib: unknown option"]),
     ("verl-requirements:7B 9B", "", ["'requirements' has no entry for '7B'", "'requirements' has no entry for '9B'"]),
     ("verl-config", "", ["name a model: 3B, 8B, 32B [verl.unknown_size]"]),
-    ("verl-config:7B", "", ["'configurations' has no entry for '7B'; allowed: 3B, 8B, 32B [verl.unknown_size]"]),
     ("verl-config:3B", ":show: json", [":show: unknown value 'json'; allowed: yaml, command-line, table"]),
-    ("verl-config:3B", ":name: x\n:show: yaml", [":name: needs the table, which :show: leaves out"]),
     ("verl-analysis", "", ["name a part; allowed: assumptions, priorities, trade-offs, monitoring"]),
-    ("verl-analysis:priority", "", ["unknown part 'priority'; did you mean 'priorities'?"]),
     ("verl-memory:3B", "\n\nText.", ["settings require :model: and :gpus:; the analysis of a model has none"]),
     ("verl-memory-summary:3B", "\n\nText.", ["the directive takes no text"]),
 ]  # fmt: skip
@@ -120,7 +102,7 @@ def test_malformed_analysis(own, data):
 
 EVERYTHING = "\n\n".join(
     [*(f".. verl-memory:: {name}" for name in ("3B", "32B", "7B", "My model", "Qwen/Qwen3-8B")), ".. verl-memory-summary::"]
-    + [".. verl-requirements::", ".. verl-published::", *(f".. verl-config:: {name}" for name in ("3B", "8b"))]
+    + [".. verl-requirements::", *(f".. verl-config:: {name}" for name in ("3B", "8b"))]
     + [f".. verl-analysis:: {part}" for part in ("assumptions", "priorities", "trade-offs", "monitoring")]
     + [":verl:memory:`8B, after FSDP`, :verl:memory:`3B, per GPU`, :verl:memory:`batch size`"]
 )  # fmt: skip
@@ -132,37 +114,24 @@ ZEROS = "parameter_bytes: 0, gradient_bytes: 0, optimizer_moments: 0, activation
     [
         f"assumptions: {{{ZEROS}}}",
         "assumptions: {batch_size: 1000000, sequence_length: 10000000}",
-        "assumptions:\n  batch_size: 16\n  sequence_length:\n",
         "assumptions: {batch_size: .inf, overhead_gb: 1e-9, ffn_ratio: 1e-6}",
-        "assumptions: null\nsteps: null\n",
-        "specifications:\n  - {name: My model, parameters: 1, hidden_size: 1, layers: 1}\n",
-        "specifications:\n  - {name: 8b, parameters: 9000000000, hidden_size: 4096, layers: 36, gpus: 4}\n",
         "specifications:\n  - {name: 3B, model: Qwen/Qwen3.5-122B-A10B}\n  - {name: 日本語, model: Qwen/Qwen3-8B}\n",
         "specifications:\n  - {name: 3B, parameters: 1000000000000000, hidden_size: 1000000000000000, layers: 10000}\n",
         "steps:\n  - {name: fsdp, label: Roll over cache, components: [kv-cache], multiply_by: 0.0000001, text: x}\n",
         "steps:\n  - {name: zero, label: '<b>&', components: [overhead, parameters], divide_by: gpus, text: '*x* `y`'}\n",
-        "priorities:\n  - {name: lora, advice: a, reason: b}\n",
-        "printed:\n  - name: 3B\n    figures: []\n  - name: 8B\n    figures: [{figure: total, value: 1}]\n",
-        "printed:\n  - name: 3B\n    figures: [{figure: nothing.at.all, value: 1}]\n",
         "requirements:\n  - name: 3B\n    claims: [{level: minimum, text: x, count: 1, gpus: [Nothing]}]\n",
-        "requirements:\n  - name: 3B\n    claims: []\n",
         "remarks:\n  - {name: phases, about: [total], text: x, sources: [{url: 'https://example.org', text: y}]}\n",
-        "remarks:\n  - {name: new, about: [nothing], text: x, sources: [{path: a}]}\n",
         "configurations:\n  - {name: 8B, settings: {}}\n",
         "verl: {ref: x y, date: 2026-01-01}\n",
-        "commands: []\nmetrics: []\ntrade_offs: []\n",
-        "[]",
         "assumptions: {",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("builder", ["html", pytest.param("latex", marks=pytest.mark.slow)])
-def test_whatever_is_recorded_the_pages_are_built(own, data, text, builder):
+def test_whatever_is_recorded_the_pages_are_built(own, data, text):
     data.write("analysis.yaml", text)
-    build = own.page(EVERYTHING).build(builder)
+    build = own.page(EVERYTHING).build()
     for line in build.warnings:
         assert "[verl." in line, line
-    name = "index.html" if builder == "html" else "projectnamenotset.tex"
-    assert "verl_remarks" not in build.text(name)
+    assert "verl_remarks" not in build.text("index.html")
 
 
 def test_an_assumption_that_nobody_makes(own, data, root):
@@ -221,18 +190,9 @@ def test_a_key_that_verl_ignores_is_said_where_it_is_shown(own, data):
     assert build.soup().select("table.verl-config")
 
 
-@pytest.mark.parametrize("code", ["config_key", "unexplained_difference", "stale_cause"])
-def test_warnings_can_be_silenced(own, data, code):
-    data.write(
-        "analysis.yaml",
-        "configurations:\n  - {name: 8B, settings: {a.b: 1}}\n"
-        "printed:\n  - name: 3B\n    figures:\n      - {figure: total, value: 53}\n"
-        "      - {figure: parameters, value: 6, causes: [K]}\n",
-    )
+def test_warnings_can_be_silenced(own, data):
+    data.write("analysis.yaml", "configurations:\n  - {name: 8B, settings: {a.b: 1}}\n")
     own.page(".. verl-config:: 8B")
-    every = own.build().warnings
-    assert len(every) == 4
-    own.conf["suppress_warnings"] = [f"verl.{code}"]
-    left = own.build(fresh=True).warnings
-    assert left == [line for line in every if f"[verl.{code}]" not in line]
-    assert len(left) < len(every)
+    assert len(own.build().warnings) == 2
+    own.conf["suppress_warnings"] = ["verl.config_key"]
+    assert own.build(fresh=True).warnings == []

@@ -32,13 +32,6 @@ def marks_and_items(soup) -> tuple[list[str], list[str]]:
     )
 
 
-def test_remarks_are_numbered_in_the_order_of_their_marks(project):
-    soup = project.page(".. verl-memory:: 3B\n   :show: table\n").build().soup()
-    marks, items = marks_and_items(soup)
-    first = list(dict.fromkeys(marks))
-    assert first == [f"[{number}]#{item}" for number, item in enumerate(items, 1)]
-
-
 def test_remarks_stand_where_the_page_that_is_built_has_marks(project):
     """A directive left out by ``only`` also leaves out its list."""
     page = ".. only:: html\n\n   .. verl-memory:: 3B\n      :show: table\n\n.. verl-memory:: 8B\n   :show: table\n"
@@ -58,23 +51,6 @@ def test_remarks_of_nested_documents_stand_once(project):
     assert len(items) == len(set(items)) == 13
 
 
-def test_a_page_may_have_an_id_like_ours(project):
-    text = ".. _verl-remark-phases:\n\nverl remark phases\n------------------\n\n.. verl-memory:: 8B\n"
-    build = project.page(text).build()
-    assert build.warnings == []
-    ids = [element["id"] for element in build.soup().select("[id]")]
-    assert len(ids) == len(set(ids))
-
-
-def test_no_table_inside_a_table(project):
-    page = ".. list-table::\n\n   * - .. verl-memory-summary::\n     - x\n"
-    build = project.page(page).build("text")
-    assert [line.replace(f"{project.path}/", "") for line in build.warnings] == [
-        "index.rst:6: ERROR: verl-memory-summary: a table cannot be inside a table; move the directive out of it "
-        "[verl.directive]"
-    ]
-
-
 @pytest.mark.parametrize(("models", "said"), [("3B 32B", True), ("3B 8B", False)])
 def test_a_summary_says_that_rows_do_not_compare(project, models, said):
     soup = project.page(f".. verl-memory-summary:: {models}").build().soup()
@@ -90,23 +66,6 @@ def test_remarks_link_verl(project):
         "verl/workers/engine/fsdp/transformer_impl.py#L239-L262"
     ) in links
     assert "https://arxiv.org/abs/2305.13245" in links
-
-
-TABLES = {
-    "verl-memory": "3B",
-    "verl-memory-summary": "",
-    "verl-published": "8B",
-    "verl-requirements": "8B",
-    "verl-config": "3B",
-    "verl-analysis": "assumptions",
-}
-
-
-def test_tables_have_the_class_of_their_directive(project):
-    text = "\n\n".join(f".. {name}:: {argument}" for name, argument in TABLES.items())
-    soup = project.page(text).build().soup()
-    for name in TABLES:
-        assert soup.select(f"table.{name}"), name
 
 
 def test_one_sequence_is_not_many(project):

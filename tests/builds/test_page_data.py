@@ -122,17 +122,6 @@ def test_regions_of_one_name_are_numbered(three):
     assert [region["aria-label"] for region in soup.select(".verl-scroll")] == ["Seven", "Seven (2)"]
 
 
-def test_a_gpu_that_takes_another_name_is_written_again(three, data):
-    card = "gpus:\n  - {{name: {name}, aliases: [Own], vendor: nvidia, memory_gb: 40, memory_mib: 40960, kind: reading}}\n"
-    data.write("gpus.yaml", card.format(name="OWN-1"))
-    data.run("d", gpus={"count": 1, "type": "Own"})
-    assert ["Own", "Own", "OWN-1"] in page_data(three.build())["facets"][0]["values"]
-    data.write("gpus.yaml", card.format(name="OWN-2"))
-    build = three.build()
-    assert build.read == {"index"}
-    assert ["Own", "Own", "OWN-2"] in page_data(build)["facets"][0]["values"]
-
-
 def test_one_gpu_by_two_names_is_one_value(own, data):
     data.run("a", gpus={"count": 1, "type": "H100"}, added="2026-01-01")
     data.run("b", gpus={"count": 1, "type": "NVIDIA H100 80GB HBM3"}, added="2026-01-02")
@@ -144,10 +133,3 @@ def test_a_rank_of_adapters_tells_lora_whatever_the_task_is_called(own, data):
     data.run("a", settings={"actor_rollout_ref.model.lora_rank": 32})
     facets = page_data(own.page(".. verl-runs:: 7B").build())["facets"]
     assert [facet["values"] for facet in facets if facet["name"] == "trained"] == [[["lora", "LoRA"]]]
-
-
-def test_values_that_differ_in_case_come_in_one_order(own, data):
-    for number, task in enumerate(("ppo", "PPO", "Ppo")):
-        data.run(f"r{number}", task=task)
-    found = page_data(own.page(".. verl-runs:: 7B").build())
-    assert [value for value, _shown in found["facets"][2]["values"]] == ["PPO", "Ppo", "ppo"]

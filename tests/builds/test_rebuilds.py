@@ -44,18 +44,6 @@ def pages(kept, own, data):
 RUNS = {"all", "seven", "three", "h20", "empty"}
 
 
-def test_nothing_changed(pages):
-    assert pages.build().read == set()
-
-
-def test_edited(pages, data):
-    data.run("a7", max_batch=99)
-    build = pages.build()
-    assert build.read == {"all", "seven"}
-    assert build.rows("size-7b", "seven.html")[1][4] == "99"
-    assert pages.build().read == set()
-
-
 def test_edited_with_the_old_time_and_size(pages, data):
     path = data.run("a7", max_batch=11)
     pages.build()
@@ -64,26 +52,6 @@ def test_edited_with_the_old_time_and_size(pages, data):
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
     assert pages.build().read == {"all", "seven"}
-
-
-def test_added(pages, data):
-    data.run("d3", size="3B")
-    build = pages.build()
-    assert build.read == {"all", "three", "count"}
-    assert build.soup("three.html").find(id="run-d3")
-    assert "There are 4 runs." in build.soup("count.html").get_text()
-
-
-def test_broken_and_mended(pages, data):
-    good = (data.path / "runs/b7.yaml").read_bytes()
-    data.write("runs/b7.yaml", good + b"foo: 1\n")
-    build = pages.build()
-    assert build.read == {"all", "seven", "h20", "count"}
-    assert len(build.warnings) == 1
-    data.write("runs/b7.yaml", good)
-    build = pages.build()
-    assert build.read == {"all", "seven", "h20", "count"}
-    assert build.warnings == []
 
 
 def test_a_broken_run_that_stays_broken_changes_no_page(pages, data):
@@ -141,38 +109,6 @@ def test_files_that_change_while_a_parallel_build_runs(pages, data):
     assert build.soup("seven.html").find(id="run-d7")
 
 
-def test_a_registry_file_appears_changes_and_vanishes(pages, data):
-    text = "gpus:\n  - {name: X, vendor: nvidia, memory_gb: 1, memory_mib: 1, kind: nominal}\n"
-    pages.page("On :verl:data:`gpus` cards.", "cards.rst").build()
-    data.write("gpus.yaml", text)
-    assert pages.build().read == {"cards"}
-    data.write("gpus.yaml", text.replace("memory_gb: 1", "memory_gb: 2"))
-    assert pages.build().read == set()
-    (data.path / "gpus.yaml").unlink()
-    assert pages.build().read == {"cards"}
-
-
-def test_the_list_of_directories(pages):
-    (pages.path.parent / "more").mkdir()
-    assert pages.build(verl_resources_data=["../data", "../more"]).read == set()
-    runs = pages.path.parent / "more" / "runs"
-    runs.mkdir()
-    (runs / "z3.yaml").write_text(
-        (pages.path.parent / "data/runs/c3.yaml").read_text().replace("id: c3", "id: z3")
-    )
-    assert pages.build().read == {"all", "three", "count"}
-
-
-def test_other_configuration_is_left_to_sphinx(pages):
-    assert pages.build(html_title="Other").read == set()
-
-
-def test_a_page_that_stops_asking_is_forgotten(pages, data):
-    pages.page("Text.", "seven.rst").build()
-    data.run("a7", max_batch=5)
-    assert pages.build().read == {"all"}
-
-
 def test_a_page_that_is_deleted_is_forgotten(pages, data):
     (pages.path / "seven.rst").unlink()
     pages.build()
@@ -199,13 +135,6 @@ def test_a_page_that_asks_for_more_brings_more_problems(pages, data):
     pages.page(".. verl-memory:: 8B\n", "memory.rst")
     (warning,) = pages.build().warnings
     assert "analysis.yaml:1:8: ERROR" in warning
-
-
-@pytest.mark.slow
-def test_after_a_parallel_build(pages, data):
-    assert len(pages.build(parallel=4, fresh=True).read) == 7
-    data.run("a7", max_batch=7)
-    assert pages.build(parallel=4).read == {"all", "seven"}
 
 
 def test_loaded_once_however_many_directives(own, data, monkeypatch):

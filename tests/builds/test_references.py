@@ -53,16 +53,6 @@ def test_roles(shown, name, roles):
     assert all(re.fullmatch(r"[a-z0-9-]+", found) for found in ids)
 
 
-def test_both_languages_give_the_same_doctree(shown):
-    shown.page("Text.").page(ROLES.format(**RST), "page.rst")
-    trees = [shown.build().app.env.get_doctree("page").pformat()]
-    (shown.path / "page.rst").unlink()
-    trees.append(shown.page(ROLES.format(**MYST), "page.md").build().app.env.get_doctree("page").pformat())
-    # A line break in a paragraph can be at the end or the start of a line.
-    body = [" ".join(tree[tree.index("<paragraph>") :].split()) for tree in trees]
-    assert body[0] == body[1]
-
-
 @pytest.mark.parametrize(
     ("target", "link"),
     [
@@ -107,16 +97,6 @@ def test_missing_can_be_ignored_as_everywhere(shown):
     assert shown.build(nitpicky=True, nitpick_ignore=ignored).warnings == []
 
 
-def test_directives_for_entries_that_do_not_exist(shown):
-    build = shown.page(".. verl-gpus:: H100, H1000\n\n.. verl-models:: ,\n").build()
-    assert [line.partition("index.rst:")[2] for line in build.warnings] == [
-        "4: ERROR: verl-gpus: unknown GPU 'H1000'; did you mean 'H100'? If not, add it to gpus.yaml "
-        "[verl.unknown_gpu]",
-        "6: ERROR: verl-models: name at least one, with commas between, or leave the argument out "
-        "[verl.directive]",
-    ]
-
-
 def test_tables_of_the_registries(shown):
     soup = shown.page("Text.").build().soup("shown.html")
     gpu = [
@@ -155,13 +135,6 @@ def test_index_of_runs(shown):
         "My model, GRPO-LoRA on 2×H100 (b)",
         "Qwen2.5-7B-Instruct, GRPO on 2×H100 (a)",
     ]
-
-
-def test_numbers_in_the_index_of_runs_count_as_numbers(own, data):
-    for count in (128, 16, 2):
-        data.run(f"a-{count}", gpus={"count": count, "type": "H20"})
-    soup = own.page(".. verl-runs:: 7B").build().soup("verl-runindex.html")
-    assert re.findall(r"(\d+)×H20", soup.get_text()) == ["2", "16", "128"]
 
 
 def inventory(build):
@@ -241,18 +214,6 @@ def test_a_page_that_refers_follows_the_row(shown, data):
     assert links(build) == [("New name, GRPO on 2×H100", "other.html#run-c")]
 
 
-def test_a_page_that_refers_is_read_again_when_the_name_means_something_else(shown, data):
-    shown.page("See :verl:gpu:`X1`.").page(ROLES.format(**RST), "roles.rst")
-    assert len(shown.build().warnings) == 1
-    entry = "{name: X, aliases: [X1], vendor: nvidia, memory_gb: 1, memory_mib: 1, kind: nominal}"
-    data.write("gpus.yaml", f"gpus:\n  - {entry}\n")
-    build = shown.build()
-    assert "index" in build.read
-    assert "roles" not in build.read
-    assert build.warnings == []
-    assert links(build) == [("X1", "shown.html#gpu-x")]
-
-
 def test_where_several_pages_show_a_run(shown):
     shown.page(".. verl-runs:: 7B\n\nSee :verl:run:`a` and :verl:run:`c`.").page(
         "See :verl:run:`a`.", "far.rst"
@@ -272,43 +233,3 @@ def test_a_deleted_page_is_forgotten(shown):
     assert "verl:run" not in inventory(build)
     found = (build.out / "objects.inv").read_bytes()
     assert (shown.build(fresh=True).out / "objects.inv").read_bytes() == found
-
-
-def test_in_parallel(shown):
-    for number in range(8):
-        shown.page(ROLES.format(**RST), f"page{number}.rst")
-    build = shown.page("Text.").build(parallel=4, fresh=True)
-    assert build.warnings == []
-    assert all(links(build, f"page{number}.html") == LINKS for number in range(8))
-    assert sorted(inventory(build)["verl:run"]) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize(
-    ("builder", "name"),
-    [
-        ("latex", "projectnamenotset.tex"), ("singlehtml", "index.html"), ("epub", "index.xhtml"),
-        ("text", "index.txt"), ("texinfo", "projectnamenotset.texi"), ("man", "projectnamenotset.1"),
-        ("dirhtml", "index.html"), ("xml", "index.xml"),
-    ],
-)  # fmt: skip
-def test_other_builders(shown, builder, name):
-    shown.page(f"{ROLES.format(**RST)}\n.. toctree::\n\n   shown\n")
-    (shown.path / "shown.rst").write_text((shown.path / "shown.rst").read_text().replace(":orphan:\n", ""))
-    build = shown.build(builder, fresh=True, version="1", copyright="x", nitpicky=True)
-    assert build.warnings == []
-    text = build.text(name).replace("@comma{}", ",").replace("\n", " ")
-    assert "My model, GRPO" in text
-    if builder == "latex":
-        assert r"\label{\detokenize{shown:gpu-h100-80gb}}" in build.text(name)
-        assert r"\hyperref[\detokenize{shown:run-b}]" in build.text(name)
-
-
-def test_tables_of_the_registries_follow_their_entries(shown, data):
-    entry = "{name: X, vendor: nvidia, memory_gb: 1, memory_mib: 1, kind: nominal%s}"
-    data.write("gpus.yaml", f"gpus:\n  - {entry % ''}\n")
-    shown.page("Text.").page(".. verl-gpus:: X", "x.rst").page(".. verl-gpus:: H20", "h20.rst").build()
-    data.write("gpus.yaml", f"gpus:\n  - {entry % ', aliases: [Y]'}\n")
-    build = shown.build()
-    assert "x" in build.read
-    assert "h20" not in build.read
-    assert "Y" in build.soup("x.html").select_one("table.verl-gpus").get_text()

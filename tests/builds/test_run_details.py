@@ -93,13 +93,6 @@ def test_the_command_is_that_of_the_trainer(detailed, data, about, launched):
     assert text(block.select_one(".verl-flags")).startswith(launched)
 
 
-def test_a_key_that_the_configuration_lacks_gets_the_plus_that_hydra_requires(detailed, data):
-    key = "actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_offload_fraction"
-    data.run("a", settings={**COMPLETE, key: 1.0})
-    block = detailed.build().soup().select_one("details#run-a-details")
-    assert f" +{key}=1.0" in text(block.select_one(".verl-flags"))
-
-
 def test_runs_with_one_title_are_told_apart_by_what_differs(detailed, data):
     data.run("b", settings=COMPLETE, gpus={"count": 8, "type": "H100"}, train="megatron")
     blocks = detailed.build().soup().select("details")
@@ -111,25 +104,11 @@ def test_runs_with_one_title_are_told_apart_by_what_differs(detailed, data):
     assert summary.strong.get_text() == "Qwen2.5-7B-Instruct, GRPO on 8×H100, sglang"
 
 
-def test_the_row_leads_to_its_block(detailed):
-    cell = detailed.build().soup().select("table.verl-runs td")[1]
-    assert (text(cell), cell.a["href"]) == ("Qwen2.5-7B-Instruct", "#run-a-details")
-
-
 def test_twice_on_a_page_each_row_has_its_own_block(detailed):
     soup = detailed.page(DETAILS + "\nBetween.\n\n" + DETAILS.replace("7B", "7B 3B")).build().soup()
     links = [row.select("td")[1].a["href"] for row in soup.select("table.verl-runs tbody tr")]
     assert links == ["#run-a-details", "#run-a-details-2"]
     assert [block["id"] for block in soup.select("details")] == ["run-a-details", "run-a-details-2"]
-
-
-def test_pages_that_are_joined_have_ids_of_their_own(detailed):
-    detailed.page(f"{DETAILS}\n.. toctree::\n\n   other\n").page(DETAILS, "other.rst")
-    soup = detailed.build("singlehtml").soup()
-    ids = [block["id"] for block in soup.select("details")]
-    assert len(ids) == 2
-    assert len(set(ids)) == 2
-    assert [row.select("td")[1].a["href"][1:] for row in soup.select("table.verl-runs tbody tr")] == ids
 
 
 def test_only_what_says_more_than_its_row_has_a_block(own, data):
@@ -197,11 +176,3 @@ def test_where_nothing_folds_all_of_it_stands_there(detailed, builder, name):
     assert "data.train" in content
     assert gib_number(60 * 2**30) in content
     assert "****Qwen" not in content
-
-
-def test_a_broken_template_is_said_at_its_line(detailed):
-    build = detailed.build(verl_resources_edit_url="https://example.org/edit/")
-    assert len(build.warnings) == 1
-    assert "conf.py" in build.warnings[0]
-    assert "verl_resources_edit_url must contain {path}" in build.warnings[0]
-    assert "Edit this row" not in build.text("index.html")

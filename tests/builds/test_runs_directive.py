@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-HEADINGS = ["Tag", "Model", "Task", "Resource", "MaxBatch", "Train", "Infer", "Link", "Contributor"]
-
 
 def test_table_structure(own, data):
     data.run("a")
@@ -31,26 +29,6 @@ def test_filters_and_columns_and_sort(own, data):
     ]
 
 
-def test_any_recorded_field_can_be_a_column(own, data):
-    data.run(
-        "a",
-        label="L",
-        settings={"a.b": 0.0001, "a.c": True, "a.d": ["x", 1]},
-        contributor={"name": "N", "url": "https://example.org/"},
-        script={"ref": "abc", "path": "x/y.sh"},
-        evidence=[{"kind": "log", "url": "https://example.org/1"}, {"kind": "commit", "ref": "def"}],
-    )
-    columns = (
-        "label checkpoint contributor.url script.path evidence.url settings.a.b settings.a.c settings.a.d"
-    )
-    build = own.page(f".. verl-runs:: 7B\n   :columns: {columns}\n").build()
-    assert build.warnings == []
-    assert build.rows("size-7b")[1] == [
-        "L", "Qwen/Qwen2.5-7B-Instruct", "https://example.org/", "x/y.sh", "https://example.org/1", "0.0001", "true",
-        "x, 1",
-    ]  # fmt: skip
-
-
 def test_caption_makes_one_table(own, data):
     data.run("a")
     data.run("b", size="3B")
@@ -63,50 +41,11 @@ def test_caption_makes_one_table(own, data):
     assert [target["id"] for target in soup.select("tbody span[id^=run-]")] == ["run-b", "run-a", "run-c"]
 
 
-def test_nothing_matches(own, data):
-    data.run("a")
-    section = own.page(".. verl-runs:: 7B\n   :tag: RECOMMENDED\n").build().soup().find(id="size-7b")
-    assert "No recorded run for 7B matches." in section.get_text()
-
-
-def test_the_same_run_twice_on_a_page_is_a_target_once_and_keeps_its_notes(own, data):
-    data.run("a", notes=[{"code": "x", "text": "UserInput twice."}])
-    build = own.page(".. verl-runs:: 7B\n\n.. verl-runs:: 7B\n").build()
-    assert build.warnings == []
-    soup = build.soup()
-    assert len(soup.select("table.verl-runs")) == 2
-    assert len(soup.select("#run-a")) == 1
-    assert [section["id"] for section in soup.select("section section")] == ["size-7b", "size-7b-2"]
-    ids = [element["id"] for element in soup.select("[id]")]
-    assert len(ids) == len(set(ids))
-    assert build.text("index.html").count("UserInput twice.") == 2
-    for link in soup.select("table.verl-runs a.verl-mark, ol.verl-notes a"):
-        assert soup.find(id=link["href"].removeprefix("#")), link
-
-
 def test_what_only_another_builder_shows_takes_no_target_away(own, data):
     data.run("a", notes=[{"code": "x", "text": "A remark."}])
     soup = own.page(".. only:: latex\n\n   .. verl-runs:: 7B\n\n.. verl-runs:: 7B\n").build().soup()
     assert soup.find(id="run-a")
     assert "A remark." in soup.get_text()
-
-
-def test_a_page_that_uses_the_id_for_itself_keeps_it(own, data):
-    data.run("a", notes=[{"code": "x", "text": "A remark."}])
-    build = own.page(".. verl-runs:: 7B\n\n.. _run-a:\n\nRun A\n-----\n\nText.\n").build()
-    assert build.warnings == []
-    assert len(build.soup().select("#run-a")) == 1
-    assert "A remark." in build.soup().get_text()
-
-
-def test_a_captioned_table_without_rows_keeps_its_target(own, data):
-    data.run("a")
-    text = ".. verl-runs:: 3B\n   :caption: Small\n   :name: small\n\nSee :numref:`small` and :ref:`small`.\n"
-    build = own.page(text).build(numfig=True)
-    assert build.warnings == []
-    table = build.soup().select_one("table.verl-runs")
-    assert "Small" in table.get_text()
-    assert "No run is recorded for 3B yet." in table.get_text()
 
 
 def test_a_captioned_table_keeps_its_target_when_its_last_run_breaks(own, data):
@@ -128,17 +67,6 @@ def test_a_captioned_table_can_be_referred_to(own, data):
     assert build.warnings == []
     assert "See First, Table 1 and Table 2." in build.soup().get_text()
     assert build.soup().select_one("table.verl-runs.wide")
-
-
-def test_linkcheck_sees_the_links_of_rows(own, data):
-    data.run("a", script={"ref": "abc", "path": "x.sh"})
-    build = own.page(".. verl-runs:: 7B").build(
-        "linkcheck",
-        linkcheck_allow_unauthorized=True,
-        linkcheck_report_timeouts_as_broken=False,
-        linkcheck_ignore=[r"https://github\.com/verl-project/verl/blob/abc/x\.sh"],
-    )
-    assert "https://github.com/verl-project/verl/blob/abc/x.sh" in build.text("output.json")
 
 
 def test_notes_are_marked_in_the_row_and_shown_once_for_all_their_runs(own, data):
@@ -218,11 +146,6 @@ def test_links_are_made_from_ref_and_path(own, data):
     )
 
 
-def test_without_a_script_the_link_is_the_evidence(own, data):
-    data.run("a", kind="stated", evidence=[{"kind": "document", "ref": "def", "path": "docs/x.md"}])
-    assert own.page(".. verl-runs:: 7B").build().rows("size-7b")[1][7] == "x.md"
-
-
 def test_text_is_never_markup(own, data):
     nasty = "<script>alert(1)</script> *x* `y`_ |z| :ref:`q` {{ q }}"
     data.run(
@@ -239,11 +162,6 @@ def test_text_is_never_markup(own, data):
     assert [row[1], row[2], row[7], row[8]] == [nasty] * 4
 
 
-def test_straight_quotes_and_dashes_stay(own, data):
-    data.run("a", task='2*"H100" --flag ...')
-    assert own.page(".. verl-runs:: 7B").build().rows("size-7b")[1][2] == '2*"H100" --flag ...'
-
-
 def test_the_style_sheet_is_linked_where_it_is_needed_and_nowhere_else(own, data):
     data.run("a")
     own.page(".. verl-runs:: 7B").page("Text.", "other.rst")
@@ -251,13 +169,6 @@ def test_the_style_sheet_is_linked_where_it_is_needed_and_nowhere_else(own, data
     assert "verl-resources.css" in build.text("index.html")
     assert "verl-resources.css" not in build.text("other.html")
     assert (build.out / "_static/verl-resources.css").is_file()
-
-
-def test_search_finds_a_run_by_model_and_gpu(own, data):
-    data.run("a", label="Zebra-7B", gpus={"count": 2, "type": "H800"})
-    index = own.page(".. verl-runs:: 7B").build().text("searchindex.js")
-    assert "zebra" in index
-    assert "h800" in index
 
 
 def test_figures_in_prose(own, data):

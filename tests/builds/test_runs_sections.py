@@ -58,13 +58,6 @@ def test_sections_are_in_the_table_of_contents(own, data):
     assert [link["href"] for link in soup.select(".toctree-l2 > a")] == ["runs.html#size-7b"]
 
 
-def test_sizes_in_the_order_given(own, data):
-    data.run("a")
-    data.run("b", size="3B")
-    soup = own.page(".. verl-runs:: 7B, 3b").build().soup()
-    assert [section["id"] for section in soup.select("section[id^=size-]")] == ["size-7b", "size-3b"]
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -115,24 +108,11 @@ def test_hidden_sizes_are_named_where_references_to_them_lead(own, data):
     assert own.build("latex").warnings == own.build("text").warnings == []
 
 
-def test_sizes_that_are_hidden_by_a_filter_are_named_too(own, data):
-    data.run("a")
-    own.page(".. verl-runs:: 7B 3B\n   :hide-empty:\n   :tag: MIN\n")
-    assert own.build().soup().select_one(".verl-empty").get_text() == "No recorded run for 3B matches."
-
-
 def test_hiding_everything_leaves_a_sentence(own):
     soup = own.page(".. verl-runs::\n   :hide-empty:\n").build().soup()
     sentence = soup.select_one(".verl-empty")
     assert sentence.get_text() == "No run is recorded yet. Add one. verl-resources new --help"
     assert {place["id"] for place in sentence.select("[id]")} == {*PAGE_SECTIONS}
-
-
-def test_only_between_sections_leaves_them_sections(own, data):
-    data.run("a")
-    build = own.page("Head\n----\n\n.. only:: html\n\n   .. verl-runs:: 7B\n").build()
-    assert build.warnings == []
-    assert build.soup().select_one("section#size-7b table.verl-runs")
 
 
 def test_only_around_the_directive_does_not_make_a_section_of_it(own, data):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs/_ext"))
-from markdown_text import in_myst  # noqa: E402
+from reference_lists import in_myst  # noqa: E402
 
 SHOWN = ROOT / "docs" / "snippets"
 FOLDERS = (SHOWN, ROOT / "tests" / "builds" / "snippets")

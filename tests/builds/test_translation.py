@@ -41,7 +41,6 @@ DIRECTIVES = """
 .. verl-memory-summary:: 3B, 32B
    :gib:
 
-.. verl-published::
 
 .. verl-requirements::
 
@@ -179,12 +178,6 @@ def test_each_build_of_a_process_speaks_its_own_language(project):
     chinese, english = "3B：模型参数", "3B: the model"
     found = [caption(project.build(language=language)) for language in ("zh_CN", "en", "zh_CN")]
     assert [re.sub(r"^\S+ \d+ ", "", text) for text in found] == [chinese, english, chinese]
-
-
-def test_a_language_that_nobody_has_translated_is_english(project):
-    build = project.page(".. verl-analysis:: monitoring\n").build(language="fr")
-    assert build.warnings == []
-    assert "What to watch" in caption(build)
 
 
 def test_the_project_words_single_messages_itself(project, root):

@@ -6,7 +6,6 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.original import analysis_problems
 from sphinx_verl_resources.cli.data import read_data
 
 SPEC = "specifications:\n  - {name: 13B, parameters: 13000000000, hidden_size: 5120, layers: 40}\n"
@@ -17,7 +16,6 @@ CLAIM = (
     "requirements:\n  - name: 8B\n    claims:\n"
     "      - {{level: {}, text: x, count: 2, gpus: [{}]}}\n"
 )  # fmt: skip
-FIGURE = "printed:\n  - name: {}\n    figures:\n      - {{{}}}\n"
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def load(data, monkeypatch):
     def loaded(text, name="analysis.yaml"):
         data.write(name, text)
         records = read_data(["data"])
-        problems = (*records.config_keys.diagnostics, *analysis_problems(records.analysis))
+        problems = (*records.config_keys.diagnostics, *records.analysis.diagnostics)
         return records.analysis, [str(problem) for problem in problems]
 
     return loaded
@@ -57,11 +55,6 @@ def load(data, monkeypatch):
         (STEP.format("parameters", "divide_by: 0.5"), "2:68: ERROR: steps.0.divide_by: expected 'gpus', or a number from 1 to 1000, got '0.5'"),
         (STEP.format("parameters", "multiply_by: 1.5"), "2:70: ERROR: steps.0.multiply_by: must be at most 1"),
         (STEP.format("parameters", "divide_by: 2, multiply_by: 0.5"), "2:5: ERROR: steps.0: a step needs either 'divide_by' or 'multiply_by', not both"),
-        (FIGURE.format("8B", "figure: totl, value: 1"), "4:18: ERROR: printed.0.figures.0.figure: unknown name 'totl'; did you mean 'total'?"),
-        (FIGURE.format("8B", "figure: fspd.total, value: 1"), "4:18: ERROR: printed.0.figures.0.figure: unknown name 'fspd'; did you mean 'fsdp'?"),
-        (FIGURE.format("8B", "figure: fsdp.hidden-size, value: 1"), "4:18: ERROR: printed.0.figures.0.figure: unknown name 'hidden-size'"),
-        (FIGURE.format("8B", "figure: total, value: 1, causes: [KK]"), "4:44: ERROR: printed.0.figures.0.causes.0: unknown name 'KK'; did you mean 'K'?"),
-        (FIGURE.format("9B", "figure: total, value: 1"), "2:11: ERROR: printed.0.name: unknown name '9B'"),
         (CLAIM.format("minimal", "A100"), "4:17: ERROR: requirements.0.claims.0.level: unknown value 'minimal'; did you mean 'minimum'?"),
         (CLAIM.format("minimum", "A1000"), "4:52: ERROR: requirements.0.claims.0.gpus.0: unknown GPU 'A1000'; did you mean 'A100'? If not, add it to gpus.yaml [verl.unknown_gpu]"),
         (REMARK.format("activation"), "2:23: ERROR: remarks.0.about.0: unknown name 'activation'; did you mean 'activations'?"),
@@ -103,24 +96,7 @@ def test_a_key_that_the_project_adds_is_known(load, data):
     assert load(SETTINGS.format("nothing.like.it"))[1] == []
 
 
-def test_a_difference_without_a_cause(load):
-    _, problems = load(FIGURE.format("3B", "figure: fsdp.total, value: 32.6"))
-    assert problems == [
-        "data/analysis.yaml:4:9: WARNING: Total of 3B after FSDP over 8 GPUs: 32.6 GB printed, 37.2 GB by the "
-        "formula (−12.4 %), and no cause is recorded; correct the figure, or record the cause under 'causes' or "
-        "'carried' [verl.unexplained_difference]"
-    ]
-
-
-def test_a_cause_without_a_difference(load):
-    _, problems = load(FIGURE.format("3B", "figure: fsdp.total, value: 37.2, carried: [K]"))
-    assert problems == [
-        "data/analysis.yaml:4:9: WARNING: Total of 3B after FSDP over 8 GPUs: the printed figure agrees with the "
-        "formula, but a cause is recorded; remove 'causes' and 'carried' [verl.stale_cause]"
-    ]
-
-
-def test_another_assumption_does_not_contradict_what_was_printed(load):
+def test_another_assumption(load):
     analysis, problems = load("assumptions: {batch_size: 64}\n")
     assert problems == []
     assert analysis.assumptions.sequence_length == 2048
@@ -173,7 +149,7 @@ def test_good_entries_of_a_file_with_errors_are_used(load):
 
 
 def test_a_name_of_an_entry_with_errors_is_no_second_mistake(load):
-    _, problems = load("specifications:\n  - {name: 99B}\nprinted:\n  - {name: 99B, figures: []}\n")
+    _, problems = load("specifications:\n  - {name: 99B}\nrequirements:\n  - {name: 99B, claims: []}\n")
     assert len(problems) == 1
 
 

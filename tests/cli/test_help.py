@@ -18,7 +18,7 @@ from sphinx_verl_resources.cli.main import all_commands, build_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs/_ext"))
-command_line = module_at(ROOT / "docs/_ext/command_line.py")
+reference_lists = module_at(ROOT / "docs/_ext/reference_lists.py")
 
 EXAMPLES = [
     pytest.param(command.name, example, id=example) for command in all_commands() for example in command.lines
@@ -142,8 +142,8 @@ def test_an_option_may_be_shortened(data, monkeypatch, capsys):
 def test_the_reference_has_every_command_and_option(project, root, monkeypatch):
     monkeypatch.syspath_prepend(str(root / "docs" / "_ext"))
     page = (root / "docs/command-line.rst").read_text("utf-8")
-    assert re.findall(r"docs-commands:: (\w+)", page) == list(command_line.GROUPS)
-    project.conf.update(extensions=["command_line"], smartquotes=False)
+    assert re.findall(r"docs-commands:: (\w+)", page) == list(reference_lists.GROUPS)
+    project.conf.update(extensions=["reference_lists"], smartquotes=False)
     (project.path / "messages.rst").write_text(":orphan:\n\nM\n=\n", "utf-8")
     (project.path / "index.rst").write_text(page, "utf-8")
     built = project.build()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
+from oom_reports import first_advice, load_reports
 
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location
@@ -278,12 +277,10 @@ def test_possible_phases_that_the_run_does_not_have_are_left_out(found):
     assert diagnosis.failure.phase == "update-backward"  # GRPO has no critic
 
 
-def test_first_advice_for_public_reports(data, root, monkeypatch):
+def test_first_advice_for_public_reports(data):
     """The first advice is the confirmed fix, except for reports with a reason in the data."""
-    monkeypatch.syspath_prepend(str(root / "docs/_ext"))
-    module = import_module("oom_reports")
-    reports = [report for report in module.load_reports(root / "docs") if "fix" in report]
-    first = {report["report"]: module.first_advice(report, data) for report in reports}
+    reports = [report for report in load_reports() if "fix" in report]
+    first = {report["report"]: first_advice(report, data) for report in reports}
     hits = {report["report"] for report in reports if is_fix(report, first[report["report"]])}
     assert hits == {report["report"] for report in reports if "missed" not in report}
     assert (len(hits), len(reports)) == (5, 15)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib import import_module
 
 import pytest
 import yaml
 from failure_logs import CONFIG, STEP, T1, log_of
 from hypothesis import given
 from hypothesis import strategies as st
+from oom_reports import load_reports, phase_told
 
 from sphinx_verl_resources.intake.log import read_log
 
@@ -156,12 +156,10 @@ def test_an_engine_at_its_start(cases):
 # -- public reports
 
 
-def test_reports(root, monkeypatch):
+def test_reports():
     """Logs of reports with a known phase give that phase; no log gives a wrong one."""
-    monkeypatch.syspath_prepend(str(root / "docs/_ext"))
-    module = import_module("oom_reports")
-    reports = module.load_reports(root / "docs")
-    told = {report["report"]: (report["phase"], module.phase_told(report)) for report in reports}
+    reports = load_reports()
+    told = {report["report"]: (report["phase"], phase_told(report)) for report in reports}
     counted = Counter(
         "right" if found == phase else "not told" if found == "unknown" else "wrong"
         for phase, found in told.values()

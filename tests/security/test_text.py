@@ -83,7 +83,7 @@ def test_latex(own, hostile):
     assert r"\write18" not in body
     assert body.count(r"\textbackslash{}input") >= 6
     # Each special character of TeX follows a backslash or begins a command of Sphinx.
-    assert r"\$x\textasciicircum{}2\$ \% \# \&" in re.sub(r"\\allowbreak\{\}", "", body)
+    assert r"\$x\textasciicircum{}2\$ \% \# \&" in body
 
 
 def test_text(own, hostile):

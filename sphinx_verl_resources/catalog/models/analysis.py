@@ -1,4 +1,4 @@
-"""The memory analysis: assumptions, model shapes, optimisation steps, advice and printed figures.
+"""The memory analysis: assumptions, model shapes, optimisation steps, requirement lists and advice.
 
 These are the inputs. The formulas are in the package ``analysis``.
 """
@@ -12,13 +12,12 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
-    ValidationInfo,
     WithJsonSchema,
     create_model,
     model_validator,
 )
 
-from ..names import COMPONENTS, MOST_GPUS, SHAPE_FIGURES, STATES, TOTAL, Component, figure_parts
+from ..names import MOST_GPUS, Component
 from .base import (
     SLUG,
     Checkpoint,
@@ -32,7 +31,6 @@ from .base import (
     Some,
     Text,
     Url,
-    check_name,
     name_of,
     one_line,
     optional,
@@ -41,9 +39,6 @@ from .base import (
 )
 from .run import Lines, SettingKey, SettingValue
 
-_FIGURE = pattern(
-    r"^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)?$", "a figure such as total or fsdp.total"
-)
 _NO_COMMA = pattern(r"^[^,]*$", "a name without a comma, which separates names")
 
 Slug = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
@@ -51,12 +46,10 @@ Bytes = Annotated[float, Field(ge=0, le=64)]
 Count = Annotated[int, Field(ge=1, le=10**15)]
 #: The name of an entry of ``specifications``.
 Specified = Annotated[Text, name_of("specifications")]
-CauseName = Annotated[Text, name_of("causes")]
 ModelName = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=_NO_COMMA), AfterValidator(one_line)
 ]
 ShellLine = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(one_line)]
-Number = Annotated[float, Field(gt=0, le=10**12)]
 
 
 class Assumptions(Record):
@@ -161,49 +154,6 @@ class Step(NamedRecord):
         if (self.divide_by is None) == (self.multiply_by is None):
             raise problem("wrong_value", "a step needs either 'divide_by' or 'multiply_by', not both")
         return self
-
-
-class Cause(NamedRecord):
-    """A reason why a printed figure differs from its formula."""
-
-    name: Annotated[str, StringConstraints(pattern=pattern(r"^[A-Z][A-Z0-9]{0,5}$", "a code such as K2"))] = (
-        Field(description="Short code.")
-    )
-    text: Prose = Field(description="Explanation of the difference.")
-
-
-def _figure(figure: str, info: ValidationInfo) -> str:
-    """Reject a figure that the analysis does not compute."""
-    step, name = figure_parts(figure)
-    if info.context and step is not None:
-        check_name(step, info.context["steps"])
-    check_name(name, [*COMPONENTS, TOTAL, *(SHAPE_FIGURES if step is None else (STATES,))])
-    return figure
-
-
-Figure = Annotated[str, StringConstraints(pattern=_FIGURE, max_length=80), AfterValidator(_figure)]
-
-
-class PrintedFigure(Record):
-    """A printed figure."""
-
-    figure: Figure = Field(
-        description="A component, total, hidden-size or ffn-dimension. For a figure after a step, the step's "
-        "name and a dot, then a component, states or total."
-    )
-    value: Number = Field(description="Printed value; sizes are in GB.")
-    summary: bool = Field(False, description="The summary table repeats it.")
-    causes: tuple[CauseName, ...] = Field((), description="Codes of the causes in this figure.")
-    carried: tuple[CauseName, ...] = Field(
-        (), description="Codes of the causes inherited from other figures."
-    )
-
-
-class Printed(NamedRecord):
-    """The printed figures of one model."""
-
-    name: Specified = Field(description="Name of the specification.")
-    figures: tuple[PrintedFigure, ...] = Field(description="Printed figures.")
 
 
 class Claim(Record):
@@ -323,8 +273,6 @@ class AnalysisFile(Record):
     )
     specifications: tuple[Specification, ...] = Field((), description="Models to analyse.")
     steps: tuple[Step, ...] = Field((), description="Optimisations, in order of use.")
-    causes: tuple[Cause, ...] = Field((), description="Reasons why printed figures differ.")
-    printed: tuple[Printed, ...] = Field((), description="Printed figures.")
     requirements: tuple[Requirement, ...] = Field((), description="Printed requirement lists.")
     configurations: tuple[Configuration, ...] = Field((), description="Recommended settings.")
     priorities: tuple[Priority, ...] = Field((), description="Priorities of the steps.")

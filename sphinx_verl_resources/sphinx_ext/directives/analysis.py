@@ -1,10 +1,8 @@
-"""Directives of the analysis except ``verl-memory``: original figures, requirements, settings and advice."""
+"""Directives of the analysis except ``verl-memory``: requirements, settings and advice."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from docutils import nodes
 
 from ...catalog.names import REQUIREMENTS
 from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, did_you_mean
@@ -14,30 +12,7 @@ from .computed import WITHOUT_REMARKS, AnalysisDirective
 from .options import pieces
 
 if TYPE_CHECKING:
-    from ...catalog.models.analysis import Cause
-
-
-class VerlPublished(AnalysisDirective):
-    """A table of the original figures of each model, and the causes of all differences."""
-
-    directive = "verl-published"
-
-    def show(self) -> list[nodes.Node]:
-        """Return tables, then causes."""
-        from ...analysis.queries import names, original_figures
-        from ...views import analysis as render
-
-        answers = self.of_each(self.models(names, "printed"), original_figures)
-        if self.problems:
-            return []
-        causes: dict[str, Cause] = {cause.name: cause for _name, found in answers for cause in found[1]}
-        targets = self.targets({code: nodes.make_id(f"verl-cause-{code}") for code in causes})
-        anchors = {code: target["ids"][0] for code, target in targets.items()}
-        tables: list[nodes.Node] = []
-        for name, (figures, _causes) in answers:
-            caption = _("{model}, as printed").format(model=name)
-            tables.append(self.table(render.original_rows(figures, anchors), caption, with_options=False))
-        return [*tables, render.cause_list(causes.values(), targets)] if causes else tables
+    from docutils import nodes
 
 
 class VerlRequirements(AnalysisDirective):

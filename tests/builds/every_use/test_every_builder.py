@@ -14,10 +14,8 @@ OUTPUTS = {
     "dirhtml": "**/*.html", "singlehtml": "index.html", "epub": "*.xhtml", "json": "*.fjson", "text": "*.txt",
     "latex": "*.tex", "man": "*.1", "texinfo": "*.texi", "xml": "*.xml", "pseudoxml": "*.pseudoxml",
 }  # fmt: skip
-#: Characters inside words in outputs: break points, escapes, HTML tags around parts of a cell.
-INSIDE_WORDS = re.compile(
-    r"\\f[BIP]|\\allowbreak\{\}|\\sphinxhyphen\{\}|\\-|\\(?=[_-])|&#?\w+;|\\u[0-9a-f]{4}"
-)
+#: Characters inside words in outputs: escapes, HTML tags around parts of a cell.
+INSIDE_WORDS = re.compile(r"\\f[BIP]|\\sphinxhyphen\{\}|\\-|\\(?=[_-])|&#?\w+;|\\u[0-9a-f]{4}")
 
 
 def words_of(text):
@@ -45,34 +43,6 @@ def test_every_builder_shows_every_cell(every_use, shown):
         assert (builder, shown - words_of(text)) == (builder, set())
         for placeholder in ("verl_runs", "verl_marks", "verl_remarks", "pending_xref"):
             assert placeholder not in text, (builder, placeholder)
-
-
-def ids_of(soup):
-    return [element["id"] for element in soup.select("[id^=verl-]")]
-
-
-def test_pages_joined_in_one_file_keep_their_notes_apart(own, data):
-    text = ".. verl-published:: 8B\n\n.. verl-accuracy::\n   :show: cases\n   :group: other\n"
-    own.page(".. toctree::\n\n   one\n   two\n")
-    for name in ("one", "two"):
-        (own.path / f"{name}.rst").write_text(f"{name}\n===\n\n{text}", "utf-8")
-    soup = own.build("singlehtml").soup()
-    ids = ids_of(soup)
-    assert len(ids) == len(set(ids)) > 20
-    for page, suffix in (("one", ""), ("two", "-2")):
-        section = soup.find(id=page)
-        marks = {mark["href"][1:] for mark in section.select("a.verl-mark")}
-        assert marks
-        assert marks == {mark for mark in marks if section.find(id=mark)}, "each links to its own page"
-        assert all(mark.endswith(suffix) for mark in marks)
-    assert ids_of(own.build("html").soup("one.html")) == ids_of(own.build("html").soup("two.html"))
-
-
-def test_documents_within_a_page_of_myst_keep_their_ids_apart(own, data):
-    block = "```{eval-rst}\n.. verl-memory-summary::\n   :caption: Same\n\n.. verl-published:: 8B\n```\n\n"
-    own.page(block * 2, "page.md").page("Text.")
-    ids = ids_of(own.build(extensions=["myst_parser"]).soup("page.html"))
-    assert len(ids) == len(set(ids)) > 6
 
 
 @pytest.fixture

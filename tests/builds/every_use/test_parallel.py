@@ -8,9 +8,6 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
-from sphinx_verl_resources.sphinx_ext.queries import Runs
-
 pytestmark = pytest.mark.slow
 
 BUILDERS = ("html", "latex", "gettext")
@@ -65,40 +62,6 @@ def test_any_number_of_processes_writes_the_same(build_apart, data):
     assert b">4321<" in changed["html/runs-7b.html"]
     assert b"4321" in changed["latex/projectnamenotset.tex"]
     assert different(build_apart(4), changed) == []
-
-
-@pytest.fixture
-def domain(every_use):
-    """The domain after a build without changes."""
-    return VerlDomain.of(every_use.build().app.env)
-
-
-def test_a_document_is_forgotten_and_no_other(domain):
-    before = {kept: dict(domain.data[kept]) for kept in ("uses", "objects")}
-    domain.clear_doc("runs-7b")
-    for kept, documents in before.items():
-        assert documents.pop("runs-7b")
-        assert domain.data[kept] == documents
-    domain.clear_doc("plain")  # nothing of it is kept
-
-
-def test_what_another_process_has_read_is_taken_over_and_no_more(domain):
-    uses = dict.fromkeys(domain.uses["runs-7b"], "other")
-    other = {
-        "uses": {"runs-7b": uses, "runs-3b": {}, "new": uses},
-        "objects": {"runs-7b": {"run": {}}, "runs-3b": {"run": {}}},
-        "files": {"runs-7b": {"a": b"a"}, "runs-3b": {"b": b"b"}},
-    }
-    kept = domain.uses["runs-3b"]
-    domain.merge_domaindata(["runs-7b", "new", "plain"], other)
-    assert domain.uses["runs-7b"] == domain.uses["new"] == uses
-    assert any(isinstance(use, Runs) for use in uses)
-    assert domain.shown["runs-7b"] == {"run": {}}
-    assert domain.data["files"]["runs-7b"] == {"a": b"a"}
-    assert "runs-3b" not in domain.data["files"]
-    assert domain.uses["runs-3b"] is kept, "a document that the other process has not read"
-    assert "plain" not in domain.uses
-    assert {"new", "plain"}.isdisjoint(domain.shown)
 
 
 def test_builds_in_parallel_know_who_uses_what(every_use, data):

@@ -1,4 +1,4 @@
-"""``.. docs-oom-reports::``: public out-of-memory reports, and the diagnosis of a short log of each.
+"""Public out-of-memory reports, and a short log of each.
 
 A log contains what its report shows: messages, the functions of the traceback, figures and settings. It does
 not use the phase that a reader assigned to the report.
@@ -11,27 +11,18 @@ from pprint import pformat
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from docutils import nodes
-from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.intake.diagnosis import Given, diagnose
 from sphinx_verl_resources.intake.log import read_log
-from sphinx_verl_resources.settings.writing import overrides
-from sphinx_verl_resources.sphinx_ext.domain import VerlDomain
-from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from sphinx.application import Sphinx
+    from collections.abc import Iterator, Mapping
 
     from sphinx_verl_resources.estimator.context import EstimatorContext
-    from sphinx_verl_resources.intake.diagnosis import Diagnosis
     from sphinx_verl_resources.intake.log import LogText
     from sphinx_verl_resources.intake.moves import Remedy
 
 
-DATA = "oom_reports.yaml"
 _DRIVER, _WORKER = "(TaskRunner pid=41) ", "(WorkerDict pid=57) "
 _PLACES = "/opt/lib/"
 #: Messages without figures.
@@ -56,9 +47,10 @@ _SENTENCES = {
 }
 
 
-def load_reports(directory: Path) -> list[dict[str, Any]]:
-    """Load the reports from the documentation's directory."""
-    reports: list[dict[str, Any]] = yaml.safe_load((directory / DATA).read_text("utf-8"))
+def load_reports() -> list[dict[str, Any]]:
+    """Load the reports."""
+    path = Path(__file__).parent / "intake" / "oom_reports.yaml"
+    reports: list[dict[str, Any]] = yaml.safe_load(path.read_text("utf-8"))
     return reports
 
 
@@ -131,36 +123,6 @@ def _message(name: str, figures: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-class Reports(SphinxDirective):
-    """The table of reports, with the phase found, the first advice and the confirmed fix."""
-
-    def run(self) -> list[nodes.Node]:
-        directory = Path(self.env.srcdir)
-        self.env.note_dependency(str(directory / DATA))
-        domain = VerlDomain.of(self.env)
-        domain.uses.setdefault(self.env.docname, {})  # gives the page the style sheet
-        table = empty_table("verl-docs-oom-reports")
-        head = ("Report", "Summary", "Phase", "Phase found", "First advice", "What worked")
-        reports = load_reports(directory)
-        rows = [_row(report, diagnose(_read(report), Given(), domain.records)) for report in reports]
-        table += table_group(head, rows)
-        self.set_source_info(table)
-        return [nodes.paragraph("", counted(reports)), table]
-
-
-def counted(reports: Sequence[Mapping[str, Any]]) -> str:
-    """Count the phases found and the fixes that are the first advice."""
-    told = [(report["phase"], phase_told(report)) for report in reports]
-    right = sum(phase == found != "unknown" for phase, found in told)
-    wrong = sum(found not in (phase, "unknown") for phase, found in told)
-    fixes = [report for report in reports if "fix" in report]
-    hits = sum("missed" not in report for report in fixes)
-    return (
-        f"The phase found is right for {right} reports, unknown for {len(reports) - right - wrong} and wrong "
-        f"for {wrong}. {len(fixes)} reports have a fix; for {hits} of them, it is the first advice."
-    )
-
-
 def _read(report: Mapping[str, Any]) -> LogText:
     return read_log([log_of(report)], report["report"], last_run=True)
 
@@ -175,28 +137,3 @@ def phase_told(report: Mapping[str, Any]) -> str:
     """Return the phase found in a report's log, or ``unknown``."""
     failure = _read(report).failure
     return failure.phase if failure else "unknown"
-
-
-def _row(report: Mapping[str, Any], found: Diagnosis) -> list[Cell]:
-    told = found.failure.phase if found.failure else "unknown"
-    first = next(iter(found.advice), None)
-    advice = first and (", ".join(map(_short, overrides(first.remedy.overrides))) or first.remedy.text)
-    worked = "; ".join(report.get("fix", ()))
-    missed = f". Missed: {report['missed']}." if "missed" in report else ""
-    return [
-        Cell([(report["report"], report["url"])]),
-        *map(Cell.of, (report["told"], report["phase"], told)),
-        *map(Cell.path, (advice or "", worked + missed)),
-    ]
-
-
-def _short(setting: str) -> str:
-    """Return an override without the prefix that most keys share."""
-    return (
-        setting.strip("'").removeprefix("actor_rollout_ref.").removeprefix("ray_kwargs.ray_init.runtime_env.")
-    )
-
-
-def setup(app: Sphinx) -> dict[str, Any]:
-    app.add_directive("docs-oom-reports", Reports)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
