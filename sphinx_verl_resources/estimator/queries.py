@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .context import EstimatorContext
     from .estimate import Estimate
     from .request import Request
-    from .sweeps import Longer, SavingSteps
     from .versions import Version
 
 
@@ -144,51 +143,6 @@ class Capacity(EstimatorQuery["float | None"]):
 
         gpu = data.registries.gpus.get(self.gpu)
         return capacity_of(gpu) if gpu else None
-
-
-@dataclass(frozen=True)
-class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
-    """A query for the memory of a run with longer responses.
-
-    Attributes:
-        asked: the query for the run's estimate.
-        responses: response lengths, in tokens.
-    """
-
-    asked: ModelEstimate
-    responses: tuple[int, ...]
-
-    def answer(self, data: EstimatorContext) -> tuple[Longer, ...]:
-        """Estimate the run with each limit."""
-        from .sweeps import longer
-
-        return longer(self.asked.request(data), data.registries, self.responses)
-
-    def fingerprint(self, answer: tuple[Longer, ...]) -> str:
-        """Return a digest of each row."""
-        rows = ((row.response, basis(row.estimate), row.sequences, plain(row.diagnostics)) for row in answer)
-        return digest(*rows)
-
-
-@dataclass(frozen=True)
-class Savings(EstimatorQuery["SavingSteps"]):
-    """A query for the savings of each memory-saving setting.
-
-    Attributes:
-        asked: the query for the run's estimate.
-    """
-
-    asked: EstimateQuery
-
-    def answer(self, data: EstimatorContext) -> SavingSteps:
-        """Estimate the run with the settings added one by one."""
-        from .sweeps import savings
-
-        return savings(self.asked.request(data), data.registries)
-
-    def fingerprint(self, answer: SavingSteps) -> str:
-        """Return a digest of the steps, and of the estimates before and after them."""
-        return digest(basis(answer.start), plain(answer.steps), basis(answer.end))
 
 
 @dataclass(frozen=True)

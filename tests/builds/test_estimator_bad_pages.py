@@ -115,16 +115,7 @@ def test_the_forms_of_the_directive_do_not_mix(project, problems):
 
 #: Directives with their options, the line of the only message below the directive, and its start.
 OTHERS = [
-    (("verl-fit",), 0, "set a GPU, as in :gpu: H100"),
     (("verl-fit 7B", ":gpu: H100",), 0, "the directive takes no argument; list the size classes in :sizes:"),
-    (("verl-fit", ":gpu: H1000",), 0, ":gpu: unknown GPU 'H1000'; did you mean 'H100'?"),
-    (("verl-fit", ":gpu: H100", ":task: GRPOO"), 0, "unknown task 'GRPOO'; did you mean 'GRPO'? [verl.unknown_value]"),
-    (("verl-fit", ":gpu: H100", ":sizes: 8B"), 0, ":sizes: unknown size class '8B'; the nearest is 7B"),
-    (("verl-fit", ":gpu: H100", ":gpus: 8 8"), 0, ":gpus: '8' is given twice"),
-    (("verl-fit", ":gpu: H100", ":gpus: 8 x"), 0, ":gpus: must be a whole number from 1 to 100,000, got 'x'"),
-    (("verl-fit", ":gpu: H100", ":count: 8"), 0, ":count: unknown option"),
-    (("verl-fit", ":gpu: H100", "", "trainer.nnodes: [1"), 3, "the bracket that opens here is not closed"),
-    (("verl-fit", ":gpu: H100", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
     (("verl-fewest 7B",), 0, "the directive takes no argument; list the size classes in :sizes:"),
     (("verl-fewest", ":memory: 70 80"), 0, "no recorded GPU has 70 GB; choose one of 16, 24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288 [verl.unknown_gpu]"),
     (("verl-fewest", ":memory: 80GB"), 0, ":memory: must be a whole number from 1 to 10,000, got '80GB'"),
@@ -185,7 +176,6 @@ def test_no_text_stops_the_build(project, suffix, written):
     project.conf.update(extensions=["myst_parser"])
     both = (
         ("verl-memory", ":model: Qwen/Qwen2.5-7B", ":gpus: 8*H100", ":show: answer, table, components, host"),
-        ("verl-fit", ":gpu: H100", ":sizes: 7B", ":gpus: 8"),
         ("verl-fewest", ":memory: 80", ":sizes: 7B"),
     )
     texts = [written((*lines, "", *odd.split("\n")), suffix) for lines in both for odd in ODD]

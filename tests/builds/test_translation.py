@@ -56,9 +56,8 @@ DIRECTIVES = """
 
 .. verl-analysis:: monitoring
 
-.. verl-fit::
-   :gpu: H100
-   :gpus: 1, 4, 8
+.. verl-fewest::
+   :memory: 80
    :sizes: 7B, 70B
 
 .. verl-memory::
@@ -293,8 +292,8 @@ def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, da
     data.run("a", settings={"data.train_batch_size": 1}, notes=[{"code": "other", "text": "A remark."}])
     page = (
         ".. verl-runs:: 7B\n\n* In a list:\n\n  .. verl-runs:: 7B\n\n.. verl-runs:: 1.5B\n   :tag: MIN\n\n"
-        ".. verl-analysis:: monitoring\n\n.. verl-memory-summary:: 3B, 32B\n\n.. verl-fit::\n   :gpu: H100\n"
-        "   :sizes: 7B\n   :gpus: 1\n"
+        ".. verl-analysis:: monitoring\n\n.. verl-memory-summary:: 3B, 32B\n\n.. verl-fewest::\n   :memory: 80\n"
+        "   :sizes: 7B\n"
     )
     build = own.page(page).build("gettext")
     assert build.warnings == []

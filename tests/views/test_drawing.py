@@ -16,12 +16,11 @@ from sphinx_verl_resources.estimator.backtest import score
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.sweeps import savings
 from sphinx_verl_resources.estimator.tasks import task_settings
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.accuracy import SIGNS, accuracy_plot, log_marks, plotted
 from sphinx_verl_resources.views.analysis import waterfall_chart
-from sphinx_verl_resources.views.charts import phase_chart, savings_chart
+from sphinx_verl_resources.views.charts import phase_chart
 from sphinx_verl_resources.views.drawing import (
     PAINTS,
     WIDTH,
@@ -86,7 +85,6 @@ def test_drawings_are_small_for_every_run():
         if run.settings:
             request = request_of_run(run, FACTS)
             check(phase_chart(estimate(request, FACTS), run.short_name, run.measured))
-            check(savings_chart(savings(request, FACTS), run.short_name))
             drawn += 1
     assert drawn > 40
 
@@ -149,11 +147,7 @@ def test_what_does_not_fit_is_hatched_and_says_by_how_much(critic):
 def test_without_a_capacity_there_is_no_line():
     found = estimate(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS)
     assert found.capacity is None
-    for chart in (
-        phase_chart(found, "x", None),
-        savings_chart(savings(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS), "x"),
-    ):
-        assert "offers" not in check(chart).get_text()
+    assert "GPU capacity" not in check(phase_chart(found, "x", None)).get_text()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from sphinx_verl_resources.answer.answer import Answer
 from sphinx_verl_resources.answer.layouts import Layout
 from sphinx_verl_resources.answer.search import Tried
-from sphinx_verl_resources.answer.sizes import FitCell
 from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import Estimate, estimate
@@ -19,7 +18,6 @@ from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.tasks import task_settings
 from sphinx_verl_resources.units import GIB, gib
 from sphinx_verl_resources.views.estimate import answer, phase_rows, run_texts
-from sphinx_verl_resources.views.fit import fit_rows
 from sphinx_verl_resources.views.plain_text import estimates_text
 from sphinx_verl_resources.views.run_details import summary
 from sphinx_verl_resources.views.verdicts import LABELS, REASONS, reason, short, title
@@ -59,9 +57,6 @@ def test_lengths_are_told_wherever_a_verdict_is(monkeypatch, found):
     assert sentence in text_of(answer(about(small)))
     assert "depends on the lengths: up to 1,900 tokens" in estimates_text([("a", small, small.verdict)] * 2)
     assert short(small.verdict, small.fits_up_to_tokens) == "depends on the lengths: up to 1,900 tokens"
-    cell = FitCell("borderline", 8, spare=-GIB, layout="FSDP", tokens=1937.6)
-    table = fit_rows([("7B", (cell,))], {}, lambda run, text: None)
-    assert "borderline up to 1,900 tokens" in table.astext()
     assert result_of("a", small)["fits_up_to_tokens"] == 1937.6
 
 

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 ROLES = ("run", "gpu", "model", "size", "memory", "data")
 #: Options that keep a directive from computing for a minute.
 _NEEDED = {
-    "verl-fit": {"sizes": "7B", "gpus": "8", "gpu": "H100"},
     "verl-fewest": {"sizes": "7B", "memory": "80"},
-    "verl-lengths": {"responses": "1024"},
 }
 _WORDS = (
     "7B", "8B", "0.5B", "H100", "8*H100", "H100, H20", "Qwen/Qwen3-8B", "qwen2-5-7b-grpo-lora-1xh100", "GRPO", "fsdp", "vllm", "model task gpus",
@@ -47,14 +45,9 @@ _AROUND = (
 
 @cache
 def snippets() -> tuple[str, ...]:
-    """The examples of the documentation and of the tests, without slow ones."""
+    """The examples of the documentation and of the tests."""
     folders = (ROOT / "docs/snippets", ROOT / "tests/builds/snippets")
-    return tuple(
-        path.read_text("utf-8")
-        for folder in folders
-        for path in sorted(folder.glob("*.rst"))
-        if path.stem != "fit"
-    )
+    return tuple(path.read_text("utf-8") for folder in folders for path in sorted(folder.glob("*.rst")))
 
 
 @cache
