@@ -19,7 +19,7 @@ MARKS = {"_", "N_", "plural"}
 #: Functions that show their text arguments to readers.
 SHOWN = {"Text", "paragraph", "strong", "emphasis", "title", "term", "inline", "Cell", "table_group",
          "table", "link_to", "link_if_any", "fill", "titled", "set_caption", "waterfall_chart",
-         "phase_chart", "drawing", "savings_chart", "accuracy_plot"}  # fmt: skip
+         "phase_chart", "drawing"}  # fmt: skip
 #: Modules of ``views`` with text for terminals or programs.
 FOR_TERMINALS = {"plain_text", "answer_text", "fewest_text", "diagnosis", "problems"}
 #: By message, terms of the glossary that its translation words otherwise.

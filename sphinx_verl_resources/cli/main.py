@@ -258,7 +258,6 @@ NAMES = {
     "estimate": "estimate",
     "plan": "plan",
     "diagnose": "diagnose",
-    "backtest": "backtest",
     "schema": "print_data",
     "completion": "main",
 }

@@ -20,9 +20,6 @@ Charts
 .. verl-memory:: 8B
    :show: chart
 
-.. verl-accuracy::
-   :show: plot
-
 .. verl-runs:: 0.5B
    :details:
 """

@@ -9,7 +9,6 @@ import pytest
 from sphinx_verl_resources.units import gib, gib_number
 
 ESTIMATE = ".. verl-memory::\n   :run: a\n   :show: {}\n"
-PLOT = ".. verl-accuracy::\n   :show: {}\n   :group: {}\n"
 
 
 def tables_behind(soup) -> list[str]:
@@ -71,26 +70,6 @@ def test_the_waterfall_of_an_analysis_has_the_numbers_of_the_table(project, tabl
         number = row[2] if label in {"Total", "Per GPU"} else row[1].removeprefix("+")
         assert value == f"{number} GB"
     assert soup.svg.title.get_text().startswith("8B: memory for 32 sequences of 2048 tokens")
-
-
-def test_the_plot_has_a_table_of_its_cases(project, table_rows):
-    soup = project.page(PLOT.format("plot", "easyr1")).build().soup()
-    assert ["verl-accuracy" in name for name in tables_behind(soup)] == [True]
-    rows = table_rows(soup, "verl-accuracy")[1:]
-    points = [path for path in soup.select("svg > path") if path["d"].endswith("h-12z")]
-    assert sum(path["d"].count("M") for path in points) == len(rows) + 1 > 2  # and the legend
-    assert f"{len(rows)} cases" in soup.svg.desc.get_text()
-    assert not any(re.search("not scored|contested|not estimated", row[-1]) for row in rows)
-    soup = project.page(PLOT.format("plot, cases", "easyr1")).build().soup()
-    assert len(soup.select("table.verl-accuracy")) == 1
-    assert soup.caption.get_text().startswith("Every case")
-
-
-def test_an_option_about_the_table_of_the_plot(project):
-    soup = project.page(PLOT.format("plot", "easyr1") + "   :caption: Own\n").build().soup()
-    assert soup.caption.get_text().startswith("Own")
-    build = project.page(PLOT.format("plot, summary", "easyr1") + "   :caption: Own\n").build()
-    assert "applies to one table" in build.warnings[0]
 
 
 @pytest.mark.parametrize("builder", ["html", "singlehtml"])

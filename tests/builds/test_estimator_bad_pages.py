@@ -124,10 +124,8 @@ OTHERS = [
     (("verl-fewest", ":sizes: 8B"), 0, ":sizes: unknown size class '8B'; the nearest is 7B"),
     (("verl-fewest", "", "actor_rollout_ref.model.lora_rank: 8"), 2, "actor_rollout_ref.model.lora_rank: the table's rows and columns set this key; remove it"),
     (("verl-fewest", ":sizes: 7B", "", "actor_rollout_ref.rollout.n: five"), 3, "actor_rollout_ref.rollout.n: expected a whole number, got 'five'"),
-    (("verl-accuracy", ":group: logs"), 0, ":group: unknown value 'logs'; allowed: training, fsdp, fsdp-today, megatron, easyr1, other"),
-    (("verl-accuracy", ":group: traning"), 0, ":group: unknown value 'traning'; did you mean 'training'?"),
-    (("verl-accuracy", ":show: all"), 0, ":show: unknown value 'all'; allowed: summary, plot, cases"),
-    (("verl-accuracy", ":show: summary cases", ":name: x"), 0, ":name: applies to one table; choose it with :show: summary or :show: cases"),
+    (("verl-accuracy", ":group: logs"), 0, ":group: unknown value 'logs'; allowed: fsdp, fsdp-today, megatron, easyr1, other"),
+    (("verl-accuracy", ":show: cases"), 0, ":show: unknown option"),
     (("verl-accuracy", "", "text"), 0, "the directive takes no text"),
 ]  # fmt: skip
 

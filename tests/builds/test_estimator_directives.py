@@ -158,9 +158,6 @@ def test_a_page_of_runs_loads_neither_the_answer_nor_the_analysis(runs):
 OTHERS = """
 .. verl-accuracy::
 
-.. verl-accuracy::
-   :show: cases
-
 .. verl-runs:: 7B
    :columns: id estimate.peak estimate.phase
 """

@@ -31,7 +31,7 @@ DIRECTIVES = (
     ".. verl-memory::\n   :run: a\n   :show: chart\n",
     ".. verl-fewest::\n   :sizes: 7B\n   :memory: 80 141\n",
     ".. verl-analysis:: monitoring\n",
-    ".. verl-accuracy::\n   :show: cases\n   :group: other\n",
+    ".. verl-accuracy::\n   :group: other\n",
 )
 #: A role for each object, with the object in its text.
 ROLES = [

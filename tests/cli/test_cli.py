@@ -234,9 +234,7 @@ def test_schema(tmp_path, capsys, root):
     ]
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["check"], ["table"], ["schema"], ["estimate"], ["plan"], ["backtest"]]
-)
+@pytest.mark.parametrize("command", [[], ["check"], ["table"], ["schema"], ["estimate"], ["plan"]])
 def test_help_has_examples(command, capsys):
     with pytest.raises(SystemExit) as exit_:
         main([*command, "--help"])

@@ -77,7 +77,7 @@ def test_words_in_bash(offered, words, expected):
 
 
 @pytest.mark.parametrize(
-    "words", [["check"], ["table", "--data"], ["estimate", "--script"], ["backtest"], ["export", "--output"]]
+    "words", [["check"], ["table", "--data"], ["estimate", "--script"], ["export", "--output"]]
 )
 def test_files_in_bash(offered, tmp_path, words):
     (tmp_path / "some-file.yaml").touch()

@@ -161,7 +161,7 @@ def test_same_things_have_the_same_names():
         for action in parser._actions:
             for option in action.option_strings:
                 found.setdefault(option, set()).add(name)
-    printing = {"check", "table", "export", "estimate", "plan", "backtest"}
+    printing = {"check", "table", "export", "estimate", "plan"}
     assert found["--format"] >= printing
     assert found["--output"] >= printing - {"check"} | {"schema"}
     assert found["--data"] >= printing - {"check"}

@@ -22,8 +22,6 @@ LINES = {
     "estimate": ["estimate", "Qwen/Qwen2.5-7B", "--gpus", "8*H100", "--output"],
     "plan": ["plan", "Qwen/Qwen2.5-7B", "--gpus", "8xH100", "--output"],
     "diagnose": ["diagnose", "run.log", "--output"],
-    "backtest": ["backtest", "cases.yaml", "--output"],
-    "record": ["backtest", "cases.yaml", "--record"],
 }
 
 

@@ -20,7 +20,6 @@ LINES = {
     "export": (["export", "data"], 0),
     "estimate": (["estimate", "Qwen/Qwen2.5-7B", "--gpus", "8*H100"], 0),
     "plan": (["plan", "Qwen/Qwen2.5-7B", "--gpus", "8xH100"], 0),
-    "backtest": (["backtest", "none.yaml"], 2),
     "diagnose": (["diagnose", "none.log"], 2),
     "schema": (["schema"], 0),
     "completion": (["completion", "bash"], 0),

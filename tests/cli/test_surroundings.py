@@ -21,7 +21,6 @@ LINES = {
     "export": ("export data --output out.json", 0),
     "estimate": ("estimate cases.yaml --format json", 0),
     "plan": ("plan Qwen/Qwen2.5-7B --gpus 8xH100", 0),
-    "backtest": ("backtest cases.yaml", 0),
     "diagnose": ("diagnose failed.log", 0),
     "schema": ("schema", 0),
     "completion": ("completion bash", 0),

@@ -57,8 +57,6 @@ COMMANDS = {
     "export": ["export", "data"],
     "export-files": ["export", "data", "--output", "data/schema"],
     "estimate": ["estimate", "data/runs/a.yaml"],
-    "backtest": ["backtest", "data/cases/a.yaml", "--record", "data/accuracy.yaml"],
-    "record": ["backtest", "cases.yaml", "--record", "data/accuracy.yaml"],
     "schema": ["schema", "--output", "data/schema"],
 }
 FILES = [f"runs/{name}.yaml" for name in ("a", IMPORTED, NEW)]
@@ -152,7 +150,7 @@ def test_nothing_outside_is_read_or_written(links, names):
 @pytest.mark.parametrize("name", [*FILES, "runs", "cases", "schema"])
 def test_each_link_alone(name):
     """Examples: a file of exceptions, a run file, the folder of run files."""
-    others = {"accuracy.yaml": ["record"], "cases/a.yaml": ["backtest"], "runs/a.yaml": ["estimate"]}
+    others = {"runs/a.yaml": ["estimate"]}
     others |= {"schema/run.json": ["schema"], "schema": ["schema", "export-files"]}
     look({name: "secret"}, ["check", "fix", "force", "new-force", *others.get(name, [])])
 

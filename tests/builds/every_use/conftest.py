@@ -62,9 +62,7 @@ PAGES = {
     "what-if": ".. verl-what-if::\n   :models: own/Used-1B\n   :gpus: OWN-40\n   :counts: 2 8\n",
     "downloads": ".. verl-downloads::\n",
     "seealso": ".. verl-seealso::\n\n   plain\n   own-label\n   not-there\n",
-    "accuracy": ".. verl-accuracy::\n   :show: summary cases\n   :group: other\n",
-    "accuracy-drawn": ".. verl-accuracy::\n   :show: plot\n   :group: training\n",
-    "accuracy-training": ".. verl-accuracy::\n   :group: training\n",
+    "accuracy": ".. verl-accuracy::\n   :group: other\n",
 }
 PLAIN = "Text that uses nothing.\n\n.. _own-label:\n\nBelow\n-----\n\nMore.\n"
 RUN = """\

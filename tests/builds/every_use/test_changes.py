@@ -22,7 +22,7 @@ def folder(data):
 COMPARED = {
     "figures of 8B", "a step of the chain", "setting of a run", "run added", "run broken", "run that others link renamed", "size class of a run", "card edited",
     "card of runs renamed", "architecture deleted", "an assumption", "key added that a page shows",
-    "accuracy of fine-tuning", "cases renamed", "case overridden in a later directory",
+    "cases renamed", "case overridden in a later directory",
 }  # fmt: skip
 
 
@@ -66,7 +66,7 @@ VALUES = {
     "edit_url": ("https://example.org/edit/{path}", {"runs-details"}),
     "add_run": ("own-label", {"runs", "runs-empty"}),
     "estimator_page": ("own-label", {*REMARKS, "what-if"}),
-    "data": (["../more", "../data"], {"gpus"}),
+    "data": (["../more", "../data"], {"gpus", "fewest"}),
 }
 
 

@@ -52,7 +52,7 @@ def ids_of(soup):
 
 
 def test_pages_joined_in_one_file_keep_their_notes_apart(own, data):
-    text = ".. verl-published:: 8B\n\n.. verl-accuracy::\n   :show: cases\n   :group: other\n"
+    text = ".. verl-published:: 8B\n\n.. verl-accuracy::\n   :group: other\n"
     own.page(".. toctree::\n\n   one\n   two\n")
     for name in ("one", "two"):
         (own.path / f"{name}.rst").write_text(f"{name}\n===\n\n{text}", "utf-8")
