@@ -15,7 +15,7 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.tasks import task_settings
+from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.analysis import waterfall_chart
 from sphinx_verl_resources.views.charts import phase_chart
@@ -91,7 +91,7 @@ def test_drawings_are_small_for_every_architecture():
     drawn = 0
     for architecture in FACTS.architectures:
         try:
-            found = estimate(Request(architecture.hf_id, task_settings("PPO"), 1, "H100"), FACTS)
+            found = estimate(Request(architecture.hf_id, {**SAVING, **TASKS["PPO"]}, 1, "H100"), FACTS)
         except NoAnswerError:
             continue
         check(phase_chart(found, architecture.name, Measured(gib=100.0, counter="not-stated")))

@@ -15,7 +15,7 @@ from sphinx_verl_resources.estimator.estimate import Estimate, estimate
 from sphinx_verl_resources.estimator.export import result_of
 from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.tasks import task_settings
+from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
 from sphinx_verl_resources.units import GIB, gib
 from sphinx_verl_resources.views.estimate import answer, phase_rows, run_texts
 from sphinx_verl_resources.views.plain_text import estimates_text
@@ -35,7 +35,7 @@ TESTED = [run for run in RUNS if run.kind == "tested"]
 
 @pytest.fixture
 def found() -> Estimate:
-    asked = Request("Qwen/Qwen2.5-7B", task_settings("GRPO"), gpus=8, gpu="H100")
+    asked = Request("Qwen/Qwen2.5-7B", {**SAVING, **TASKS["GRPO"]}, gpus=8, gpu="H100")
     return estimate(asked, DATA.registries)
 
 
