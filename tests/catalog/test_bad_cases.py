@@ -40,7 +40,7 @@ ERRORS = {
         "- just text\n",
         "1:3: ERROR: expected keys and values, got the text 'just text'; its keys are id, source, framework, version, task, "
         "model, train, infer, gpus, config, training, observed_tokens, outcome, phase, oom_message, measured, confidence, "
-        "note, contested, not_scored, boundary [verl.wrong_type]",
+        "note, contested, not_scored [verl.wrong_type]",
     ),
     "settings that are a list": (
         case_with("config: [a, b]"),
