@@ -77,12 +77,6 @@ def test_a_caveat_about_results_comes_after_little_time():
     assert keys.index(f"{A}.fsdp_config.optimizer_offload") < keys.index(BF16)
 
 
-def test_two_settings_where_one_is_not_enough():
-    first, *_ = changes(PAIR)
-    assert first.overrides == {BF16: "bfloat16", "critic.fsdp.model_dtype": "bfloat16"}
-    assert first.verdict == "fits"
-
-
 def test_three_settings_where_two_are_not_enough():
     """A former version suggested a setting that saves 2 GiB when 65 were missing."""
     (found,) = changes(MORE)

@@ -30,7 +30,6 @@ def about(found: Estimate) -> Answer:
 
 
 RUNS = [run for run in DATA.catalog.runs.values() if run.settings]
-TESTED = [run for run in RUNS if run.kind == "tested"]
 
 
 @pytest.fixture
@@ -92,10 +91,6 @@ def test_what_ran_outweighs_an_estimate_that_is_too_high(found):
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.id)
 def test_no_recorded_run_is_said_not_to_fit(run):
     assert estimate_run(run, DATA.registries).verdict != "does-not-fit"
-
-
-def test_all_runs_of_the_page_are_tested_here():
-    assert len(TESTED) >= 12
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run.kind in RAN], ids=lambda run: run.id)
