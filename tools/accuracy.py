@@ -7,8 +7,8 @@ errors on the source that was left out.
 from __future__ import annotations
 
 import math
-import statistics
 from pathlib import Path
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from training import score_any
@@ -55,16 +55,16 @@ def _summary(
         source: _widening(found, _others(everything, source), needed) for source, found in others.items()
     }
     inside = [needed[item.case.id] <= widest[source_of(item.case)] for item in own]
-    widths = [_half_width(item, widening) for item in own]
+    ends = [(item, _ends(item, widening)) for item in own]
     return Accuracy(
         name=kind,
         cases=len(own),
-        mean_error=statistics.fmean(errors),
-        median_error=statistics.median(errors),
+        mean_error=fmean(errors),
+        median_error=median(errors),
         worst_error=max(errors),
         out_of_fold=_out_of_fold(own),
         inside=sum(inside) / len(own),
-        half_width=statistics.median(widths),
+        half_width=median((high - low) / 2 / item.computed for item, (low, high) in ends),
         widening=widening,
         parts=_parts(own),
     )
@@ -77,22 +77,14 @@ def _parts(scores: Iterable[Score]) -> tuple[AccuracyPart, ...]:
         if isinstance(item.estimate, Estimate) and item.group != EASYR1:
             errors.setdefault(likeness(item.estimate), []).append(abs(item.deviation))
     return tuple(
-        AccuracyPart(
-            today=today,
-            lora=lora,
-            experts=experts,
-            cases=len(found),
-            mean_error=round(statistics.fmean(found), 3),
-        )
-        for (today, lora, experts), found in sorted(errors.items())
+        AccuracyPart(today=now, lora=lora, experts=moe, cases=len(found), mean_error=round(fmean(found), 3))
+        for (now, lora, moe), found in sorted(errors.items())
     )
 
 
 def source_of(case: Case) -> str:
     """Return the source of a case: cases from the same document or directory of logs are not independent."""
     source = case.source
-    if source is None:
-        return case.id
     path = source.path
     if path and path.endswith(".log"):
         path = path.rpartition("/")[0]
@@ -119,17 +111,12 @@ def _ends(item: Score, widening: float) -> Ends:
     return found.torch_peak_ends(widening) if item.figure == "counter" else found.peak_ends(widening)
 
 
-def _half_width(item: Score, widening: float) -> float:
-    low, high = _ends(item, widening)
-    return (high - low) / 2 / item.computed
-
-
 def _widening(own: Sequence[Score], everything: Sequence[Score], needed: dict[str, float]) -> float:
     """Return the smallest widening with which 90 % of the ranges contain the observed value."""
     cases = own if len(own) >= _FEWEST else [item for item in everything if item.group in _OF_VERL]
     ordered = sorted(needed[item.case.id] for item in cases)
-    found = ordered[math.ceil(COVERAGE * len(ordered)) - 1] if ordered else 1.0
-    return math.ceil(max(_NARROWEST, found) * 1000) / 1000
+    found = max(_NARROWEST, ordered[math.ceil(COVERAGE * len(ordered)) - 1])
+    return math.ceil(found * 1000) / 1000
 
 
 def _out_of_fold(scores: Sequence[Score]) -> float:
@@ -138,7 +125,7 @@ def _out_of_fold(scores: Sequence[Score]) -> float:
     for source in dict.fromkeys(source_of(item.case) for item in scores):
         best = fitted(_others(scores, source))
         errors += [error_with(best, item) for item in scores if source_of(item.case) == source]
-    return statistics.fmean(errors)
+    return fmean(errors)
 
 
 def fitted(scores: Sequence[Score]) -> float:

@@ -129,7 +129,6 @@ def test_cases_of_one_document_or_directory_are_one_source(logs):
     }
     issue = next(case for case in CASES if case.source and case.source.issue)
     assert source_of(issue) == f"{issue.source.repo} {issue.source.issue}"
-    assert source_of(issue.model_copy(update={"source": None})) == issue.id
 
 
 def test_what_is_fitted_is_what_all_logs_give(logs):
