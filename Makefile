@@ -96,7 +96,7 @@ oracle: $(BIN)/.ready  ## trace training steps with PyTorch (an environment of i
 	$(BIN)/python tests/oracle/compare.py
 
 accuracy: $(BIN)/.ready  ## write data/accuracy.yaml from the cases
-	@$(BIN)/verl-resources backtest --data data --record data/accuracy.yaml
+	@$(BIN)/python tools/accuracy.py
 
 schema: $(BIN)/.ready  ## write data/schema from the models
 	$(BIN)/verl-resources schema --output data/schema

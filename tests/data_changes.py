@@ -18,12 +18,11 @@ ONLY_COLUMNS = {"runs", "runs-7b", "runs-setting", "runs-peak"}
 RUN_C3 = {"downloads", "runs", "runs-3b", "runs-details"}
 RUN_D05 = {"downloads", "runs", "runs-card", "runs-model"}
 ESTIMATES = {
-    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "what-if", "downloads",
+    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "what-if", "downloads",
     "accuracy",
-    "accuracy-drawn", "accuracy-training",
 }  # fmt: skip
 ON_OWN_CARD = {
-    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fit", "lengths", "what-if",
+    "runs-peak", "runs-details", "memory-run", "memory-drawn", "memory-settings", "fewest", "what-if",
     "downloads",
 }  # fmt: skip
 CHAIN_OF_8B = {"memory-8b", "memory-role", "summary", "requirements", "priorities"}
@@ -66,7 +65,7 @@ CHANGES = {
     ),
     "run that others link renamed": (
         {"data/runs/a8.yaml": ("data/runs/a7.yaml", "id: a7", "id: a8"), "data/runs/a7.yaml": None},
-        {*RUN_A7, "fit", "role-run"},
+        {*RUN_A7, "fewest", "role-run"},
     ),
     # GPUs
     "card edited": ({"data/gpus.yaml": ("mib: 40960", "mib: 30960")}, {*ON_OWN_CARD, "gpus", "gpus-own"}),
@@ -80,12 +79,12 @@ CHANGES = {
     # architectures
     "architecture edited": (
         {"data/architectures.yaml": ("num_hidden_layers: 24", "num_hidden_layers: 25")},
-        {"memory-model", "memory-settings", "lengths", "what-if", "accuracy", "models", "models-own"},
+        {"memory-model", "memory-settings", "what-if", "accuracy", "models", "models-own"},
     ),
     "note of an architecture": ({"data/architectures.yaml": "+    notes: [A word.]\n"}, set()),
     "architecture deleted": (
         {"data/architectures.yaml": None},
-        {*RUN_D05, "data-runs", "data-models", "memory-model", "memory-settings", "lengths", "what-if", "accuracy", "models",
+        {*RUN_D05, "data-runs", "data-models", "memory-model", "memory-settings", "what-if", "accuracy", "models",
          "models-own", "role-model"},
     ),
     # the analysis
@@ -111,11 +110,10 @@ CHANGES = {
         {"data/config_keys.yaml": "+" + KEY.format(SHOWN_KEY, "0.5", "New.").replace("str", "float")}, {"config"},
     ),
     "default that estimates use": (
-        {"data/config_keys.yaml": "+" + KEY.format(DTYPE, "bf16", "New.")}, ESTIMATES - {"accuracy-drawn", "accuracy-training"},
+        {"data/config_keys.yaml": "+" + KEY.format(DTYPE, "bf16", "New.")}, ESTIMATES,
     ),
     # the record of accuracy
-    "accuracy of logs": ({"data/accuracy.yaml": ACCURACY.format("fsdp-today")}, ESTIMATES - {"accuracy", "accuracy-drawn", "accuracy-training", "lengths"}),
-    "accuracy of fine-tuning": ({"data/accuracy.yaml": ACCURACY.format("training")}, {"accuracy-drawn", "accuracy-training", "downloads"}),
+    "accuracy of logs": ({"data/accuracy.yaml": ACCURACY.format("fsdp-today")}, ESTIMATES - {"accuracy"}),
     # cases
     "case edited": ({"data/cases/own.yaml": ("count: 2", "count: 4")}, {"accuracy"}),
     "cases renamed": ({"data/cases/b.yaml": ("data/cases/own.yaml", "", ""), "data/cases/own.yaml": None}, set()),

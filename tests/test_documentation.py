@@ -11,7 +11,7 @@ import pytest
 from sphinx_verl_resources.analysis.analysis import analyse
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.estimator.backtest import boundaries, score
+from sphinx_verl_resources.estimator.backtest import score
 
 EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
 
@@ -117,9 +117,6 @@ def test_what_the_estimator_page_says_of_its_misses():
     three = scores["easyr1-v0.3.0-3b-h100-amp-mb4"]
     (rollout,) = [phase for phase in three.estimate.phases if phase.name == "rollout"]
     assert rollout.engine[0].size > three.observed
-    (largest,) = [item for item in boundaries(cases.values(), facts) if "72b" in item.name]
-    assert largest.computed > largest.recorded
-    assert abs(scores["verl-data-math-qwen2.5-72b-grpo-lora"].deviation) < 0.03
 
 
 @pytest.mark.parametrize(

@@ -119,24 +119,12 @@ class Needs:
         )
 
 
-def bearing_on(asked: Request, data: EstimatorContext) -> tuple[Run, ...]:
+def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
     """Return the runs relevant to a question, the strongest and nearest first.
 
     Such a run trains the same parameters of the same model, on at most as many GPUs with at most as much
     memory, and with at least as long sequences. If the question has a critic, so does the run.
-
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> from sphinx_verl_resources.estimator.request import Request
-    >>> grpo = {"algorithm.adv_estimator": "grpo"}
-    >>> found = bearing_on(Request("Qwen/Qwen2.5-7B", grpo, gpus=2, gpu="A100-80GB"), read_data([]))
-    >>> [(run.id, run.word) for run in found]
-    [('qwen2-7b-grpo-2xh800', 'ran')]
     """
-    return runs_for(needs_of(asked, data.catalog, data.registries), data)
-
-
-def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
-    """Return the relevant runs, see ``bearing_on``."""
     if needs is None:
         return ()
     found = [(run, own) for run, own in runs_of_model(needs, data) if own.bears_on(needs)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..estimator.context import EstimatorContext
     from .answer import Answer
     from .grid import Axes, GridCells
-    from .sizes import FewestTable, FitCell
+    from .sizes import FewestTable
 
 
 @dataclass(frozen=True)
@@ -41,40 +41,6 @@ class UsedModels(EstimatorQuery["tuple[str, ...]"]):
         from .sizes import used_models
 
         return used_models(data)
-
-
-@dataclass(frozen=True)
-class Fit(EstimatorQuery["tuple[tuple[str, tuple[FitCell, ...]], ...]"]):
-    """A query for size classes by numbers of GPUs, for one GPU and task.
-
-    Attributes:
-        gpu: the name of the GPU.
-        task: the algorithm.
-        sizes: size classes; empty for all with a model.
-        counts: numbers of GPUs.
-        config: further settings, as pairs.
-    """
-
-    gpu: str
-    task: str
-    sizes: tuple[str, ...]
-    counts: tuple[int, ...]
-    config: tuple[tuple[str, Any], ...] = ()
-
-    reads = EstimatorQuery.reads | {"analysis"}  # for the models of the size classes
-
-    def answer(self, data: EstimatorContext) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
-        """Compute each cell."""
-        from .sizes import fit_table
-
-        return fit_table(
-            data,
-            gpu=self.gpu,
-            task=self.task,
-            sizes=self.sizes,
-            counts=self.counts,
-            config=dict(self.config),
-        )
 
 
 @dataclass(frozen=True)

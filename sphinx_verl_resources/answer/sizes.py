@@ -1,14 +1,13 @@
-"""Tables by size class: what fits on how many GPUs, and the fewest GPUs."""
+"""The fewest GPUs by size class."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.names import SIZES, family
 from ..diagnostics import Code, NoAnswerError, did_you_mean
-from .answer import answer
 from .evidence import figures_of
 from .fewest import fewest_by_memory
 from .question import OWN_KEYS, USUAL_RANK, Question, task_of
@@ -17,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from ..catalog.models.architecture import Architecture
-    from ..catalog.names import Verdict, Word
+    from ..catalog.names import Word
     from ..estimator.context import EstimatorContext
     from ..estimator.registries import Registries
-    from .answer import Answer
     from .fewest import Fewest
 
 
@@ -80,96 +78,6 @@ def _models_of(sizes: Collection[str], data: EstimatorContext) -> dict[str, str]
             hint = did_you_mean(size, models)
             raise NoAnswerError.because(f"no model represents {size!r}", hint, code=Code.unknown_size)
     return {size: models[size] for size in sizes or models}
-
-
-# -- size classes by numbers of GPUs
-
-FitKind = Literal["ran", "reported", "fits", "borderline", "no", "unknown"]
-_KINDS: Mapping[Verdict, FitKind] = {
-    "fits": "fits",
-    "borderline": "borderline",
-    "depends-on-lengths": "borderline",
-    "does-not-fit": "no",
-    "unknown": "unknown",
-}
-
-
-@dataclass(frozen=True)
-class FitCell:
-    """One size class on one number of GPUs. Sizes are bytes per GPU.
-
-    Attributes:
-        kind: ``ran`` if a relevant run ran; ``reported`` if the estimate does not fit but a relevant run was
-            reported; otherwise the estimate's result.
-        gpus: the number of GPUs.
-        run: the id of the nearest run that ran or was reported.
-        on: the GPUs of this run or of the layout, such as ``8*H800``, if they differ from the cell's.
-        spare: the GPU's capacity minus the high end of the range, or with ``no``, minus the low end; negative
-            if the GPU is too small.
-        layout: the training backend of the computed figures.
-        tokens: the largest mean sequence length that fits, see ``AnyEstimate.fits_up_to_tokens``.
-        undercuts: see ``Trust``.
-    """
-
-    kind: FitKind
-    gpus: int
-    run: str | None = None
-    on: str = ""
-    spare: float | None = None
-    layout: str = ""
-    tokens: float | None = None
-    undercuts: bool = False
-
-
-def fit_table(
-    data: EstimatorContext,
-    *,
-    gpu: str,
-    task: str,
-    sizes: tuple[str, ...],
-    counts: tuple[int, ...],
-    config: Mapping[str, Any],
-) -> tuple[tuple[str, tuple[FitCell, ...]], ...]:
-    """Return size classes and their cells, one for each number of GPUs.
-
-    The answer for a size class is that for its model, see ``size_models``.
-
-    Raises:
-        NoAnswerError: the GPU, the task or a size class is unknown.
-    """
-    models = _models_of(sizes, data)
-    data.registries.known_gpu(gpu)
-    name, rank = task_of(task)
-
-    def cell(model: str, count: int) -> FitCell:
-        question = Question(model, count, gpu, name, rank, overrides=config)
-        try:
-            return fit_cell(answer(question, data), count, data.registries)
-        except NoAnswerError:
-            return FitCell("unknown", count)
-
-    return tuple((size, tuple(cell(model, count) for count in counts)) for size, model in models.items())
-
-
-def fit_cell(found: Answer, count: int, registries: Registries) -> FitCell:
-    """Return the summary of an answer for a number of GPUs."""
-    best, kind, used = found.best.estimate, _KINDS[found.verdict], found.best.estimate.settings.gpus
-    end = best.low if kind == "no" else best.high
-    cell = FitCell(
-        kind,
-        count,
-        on=f"{used}*{found.asked.gpu}" if used < count else "",
-        spare=None if best.capacity is None else best.capacity - end,
-        layout=found.best.name,
-        tokens=best.fits_up_to_tokens,
-        undercuts=found.trust.undercuts,
-    )
-    run = next(iter(found.evidence), None)
-    if run is None or run.word == "claimed" or (run.word == "reported" and kind == "fits"):
-        return cell
-    gpus = registries.gpus
-    same = run.gpus.count == count and gpus.get(run.gpus.type or "") is gpus.get(found.asked.gpu or "")
-    return replace(cell, kind=run.word, run=run.id, on="" if same else str(run.gpus))
 
 
 # -- the fewest GPUs by size class

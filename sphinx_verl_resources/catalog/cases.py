@@ -149,22 +149,3 @@ def _broken(document: Document, index: int, problems: list[Diagnostic]) -> Broke
     written = value_at(document.data, "id")
     name = written if isinstance(written, str) and written else f"case {index + 1}"
     return BrokenCase(name, next(problem for problem in problems if problem.is_error))
-
-
-def with_marks(cases: Cases, recorded: Cases) -> Cases:
-    """Copy the marks (contested, not scored, boundary) from matching recorded cases.
-
-    A recorded case matches if its id, settings and outcome are equal. A case keeps its own marks.
-    """
-    return replace(cases, entries=tuple(_with_marks(entry, recorded) for entry in cases.entries))
-
-
-def _with_marks(entry: CaseEntry | BrokenCase, recorded: Cases) -> CaseEntry | BrokenCase:
-    if isinstance(entry, BrokenCase) or entry.case.id not in recorded.by_id:
-        return entry
-    case, record = entry.case, recorded.by_id[entry.case.id].case
-    if any(getattr(case, name) != getattr(record, name) for name in ("config", "training", "outcome")):
-        return entry
-    marks = {name: getattr(record, name) for name in ("contested", "not_scored", "boundary")}
-    missing = {name: mark for name, mark in marks.items() if getattr(case, name) is None}
-    return replace(entry, case=case.model_copy(update=missing))

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..catalog.files import DataFile
     from ..catalog.names import Verdict
     from ..estimator.context import EstimatorContext
-    from ..estimator.peak import AnyEstimate
+    from ..estimator.estimate import Estimate
 
 _WORDS = (
     "model by its full or short name, or the path of its config.json, and overrides in verl's syntax; "
@@ -65,7 +65,7 @@ class Found(NamedTuple):
 
     name: str
     answer: Answer | None = None
-    estimate: AnyEstimate | None = None
+    estimate: Estimate | None = None
     error: str = ""
 
     @property
@@ -224,8 +224,8 @@ def _cases(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Di
 def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
     """Return the place of a case's setting: its value, or its key if the problem is about the key."""
     key = problem.place.key
-    if key.startswith("training.") or key in {"model", "config"}:
-        return entry.place(*key.split("."))
+    if key in {"model", "training"}:
+        return entry.place(key)
     if key == "gpus":
         return entry.place("gpus", "type")
     written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)

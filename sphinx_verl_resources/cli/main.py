@@ -186,7 +186,6 @@ NAMES = {
     "estimate": "estimate",
     "plan": "plan",
     "diagnose": "diagnose",
-    "backtest": "backtest",
     "schema": "print_data",
 }
 

@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
     tell = report if options.verbose else report_first
     registries, problems = _registries(directory)
     sources, unread = _sources(options)
-    if not_training := refusal(sources.script, registries):
+    if not_training := refusal(sources.script):
         report([not_training])
         return 1
     problems += [*unread, *_refusals(sources, options)]

@@ -225,7 +225,7 @@ def read_question(
     place = Location(source) if source else COMMAND_LINE
     given = read_source(source, options) if source else SettingsText({}, {})
     own = read_overrides([word for word in words if is_setting(word)], COMMAND_LINE)
-    if not_training := refusal(given, data.registries):
+    if not_training := refusal(given):
         raise NoAnswerError(not_training)
     _refuse_unread(given, own, place)
     count, gpu = _gpus(options, data)

@@ -7,7 +7,6 @@ The modules, in the order in which an estimate uses them:
 - ``allocations``: the base; ``fsdp`` and ``megatron`` for each role, ``engine`` for the rollout engine.
 - ``phases`` adds them up, ``estimate`` finds the peak, its range and the verdict, ``suggestions`` lowers it.
 
-Many estimates: ``tasks``, ``sweeps``. Recorded runs and cases: ``recorded``, ``backtest``.
-Fine-tuning without verl: ``training``.
+Settings of a plan: ``tasks``. Recorded runs and cases: ``recorded``, ``backtest``.
 For pages and programs: ``queries`` and ``export``, with a ``context``.
 """

@@ -32,7 +32,7 @@ def widening_of(kind: str, registries: Registries) -> float:
 
 
 class AnyEstimate:
-    """The base of estimates, for runs of verl and for plain fine-tuning. Sizes are bytes on the fullest GPU.
+    """The base of estimates. Sizes are bytes on the fullest GPU.
 
     Attributes:
         shape: the model's shape.
@@ -188,7 +188,7 @@ class AnyEstimate:
 
 @dataclass(frozen=True)
 class FixedEstimate(AnyEstimate):
-    """An estimate with given phases: of plain fine-tuning, or of a single phase of a run."""
+    """An estimate with given phases, for example of a single phase of a run."""
 
     shape: Shape
     phases: tuple[Phase, ...]

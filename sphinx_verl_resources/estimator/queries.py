@@ -9,13 +9,11 @@ from ..catalog.dataset import Answer, Query, digest, plain
 from ..diagnostics import NoAnswerError, did_you_mean
 
 if TYPE_CHECKING:
-    from ..catalog.models.registries import Accuracy
     from ..catalog.models.run import Run
     from .backtest import Score
     from .context import EstimatorContext
     from .estimate import Estimate
     from .request import Request
-    from .sweeps import Longer, SavingSteps
     from .versions import Version
 
 
@@ -31,7 +29,7 @@ _DESCRIPTIVE = {
 }  # fmt: skip
 
 
-#: Fields of a run that pages show next to its estimate, and fields of a case in tables and plots.
+#: Fields of a run that pages show next to its estimate, and fields of a case in a table.
 _BESIDE_ESTIMATES = {"id", "label", "model", "task", "gpus", "max_batch", "script", "measured"}
 _OF_CASES = {"id", "source", "model", "gpus", "outcome", "contested", "not_scored"}
 
@@ -147,51 +145,6 @@ class Capacity(EstimatorQuery["float | None"]):
 
 
 @dataclass(frozen=True)
-class Lengths(EstimatorQuery["tuple[Longer, ...]"]):
-    """A query for the memory of a run with longer responses.
-
-    Attributes:
-        asked: the query for the run's estimate.
-        responses: response lengths, in tokens.
-    """
-
-    asked: ModelEstimate
-    responses: tuple[int, ...]
-
-    def answer(self, data: EstimatorContext) -> tuple[Longer, ...]:
-        """Estimate the run with each limit."""
-        from .sweeps import longer
-
-        return longer(self.asked.request(data), data.registries, self.responses)
-
-    def fingerprint(self, answer: tuple[Longer, ...]) -> str:
-        """Return a digest of each row."""
-        rows = ((row.response, basis(row.estimate), row.sequences, plain(row.diagnostics)) for row in answer)
-        return digest(*rows)
-
-
-@dataclass(frozen=True)
-class Savings(EstimatorQuery["SavingSteps"]):
-    """A query for the savings of each memory-saving setting.
-
-    Attributes:
-        asked: the query for the run's estimate.
-    """
-
-    asked: EstimateQuery
-
-    def answer(self, data: EstimatorContext) -> SavingSteps:
-        """Estimate the run with the settings added one by one."""
-        from .sweeps import savings
-
-        return savings(self.asked.request(data), data.registries)
-
-    def fingerprint(self, answer: SavingSteps) -> str:
-        """Return a digest of the steps, and of the estimates before and after them."""
-        return digest(basis(answer.start), plain(answer.steps), basis(answer.end))
-
-
-@dataclass(frozen=True)
 class Defaults(EstimatorQuery["tuple[tuple[str, Any], ...]"]):
     """A query for verl's defaults of some keys, in its newest version."""
 
@@ -206,30 +159,28 @@ class Defaults(EstimatorQuery["tuple[tuple[str, Any], ...]"]):
 
 
 @dataclass(frozen=True)
-class Accuracies(EstimatorQuery["tuple[tuple[Score, ...], tuple[Accuracy, ...]]"]):
-    """A query for the scores of every case in some groups, and the summary of each group."""
+class Scores(EstimatorQuery["tuple[Score, ...]"]):
+    """A query for the scores of verl's cases in some groups."""
 
     groups: tuple[str, ...]
 
     reads = EstimatorQuery.reads | {"cases"}
 
-    def answer(self, data: EstimatorContext) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
-        """Return scores in the order of the groups, then of the files, and the summaries."""
-        from .accuracy import summaries
+    def answer(self, data: EstimatorContext) -> tuple[Score, ...]:
+        """Return scores in the order of the groups, then of the files."""
         from .backtest import score
 
-        every = [score(entry.case, data.registries) for entry in data.cases.by_id.values()]
-        scores = tuple(item for group in self.groups for item in every if item.group == group)
-        return scores, summaries(scores)
+        cases = (entry.case for entry in data.cases.by_id.values())
+        every = [score(case, data.registries) for case in cases if case.config is not None]
+        return tuple(item for group in self.groups for item in every if item.group == group)
 
-    def fingerprint(self, answer: tuple[tuple[Score, ...], tuple[Accuracy, ...]]) -> str:
-        """Return a digest of the fields of each case and group in the tables and the plot."""
-        scores, found = answer
-        return digest([_shown(item) for item in scores], plain(found))
+    def fingerprint(self, answer: tuple[Score, ...]) -> str:
+        """Return a digest of the fields of each case in the table."""
+        return digest([_shown(item) for item in answer])
 
 
 def _shown(item: Score) -> Any:
-    """Return the fields of a case in tables and plots: observed and computed."""
+    """Return the fields of a case in the table: observed and computed."""
     found = item.estimate
     return [
         item.case.model_dump_json(include=_OF_CASES),

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from ..diagnostics import Code, NoAnswerError
 from .estimate import Estimate, estimate, largest_that_fits
-from .request import DATA_TYPES, Request, error_at
+from .request import Request, error_at
 from .settings import least
 from .tasks import fitted
-from .training import Training, estimate_training
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 
 if TYPE_CHECKING:
     from ..catalog.models.case import Case
-    from ..catalog.models.case import Training as TrainingRecord
     from ..catalog.models.run import Run
-    from .peak import AnyEstimate
     from .registries import Registries
     from .versions import Version
 
@@ -26,18 +23,17 @@ if TYPE_CHECKING:
 _EARLY: Version = (0, 2, 0)
 
 
-def estimate_case(case: Case, registries: Registries) -> AnyEstimate:
+def estimate_case(case: Case, registries: Registries) -> Estimate:
     """Estimate one case.
 
     Raises:
-        NoAnswerError: its settings cannot be estimated.
+        NoAnswerError: it is plain training, or its settings cannot be estimated.
     """
-    if case.config is not None:
-        return estimate(request_of_case(case), registries)
-    if case.training is not None:
-        return estimate_training(training_of(case, case.training), registries)
-    hint = "give verl's keys under config, or a fine-tuning run under training"
-    raise NoAnswerError(error_at("config", "the case has no settings", hint, Code.missing_key))
+    if case.config is None:
+        message = "training without reinforcement learning is not estimated"
+        hint = "for a run of verl, give its keys under config"
+        raise NoAnswerError(error_at("training", message, hint, Code.missing_key))
+    return estimate(request_of_case(case), registries)
 
 
 def request_of_case(case: Case) -> Request:
@@ -159,11 +155,7 @@ def figures(found: Estimate) -> Figures | None:
     return Figures(found.low, min(found.peak, most), min(found.high, most), credible(found))
 
 
-@overload
-def credible(found: Estimate) -> Estimate | None: ...
-@overload
-def credible(found: AnyEstimate) -> AnyEstimate | None: ...
-def credible(found: AnyEstimate) -> AnyEstimate | None:
+def credible(found: Estimate) -> Estimate | None:
     """Return the estimate whose figures can be shown for the run, or None.
 
     A run that ran fitted into its GPU. If its lengths are unknown, they must have been short enough: the
@@ -172,7 +164,7 @@ def credible(found: AnyEstimate) -> AnyEstimate | None:
     capacity, tokens = found.capacity, found.fits_up_to_tokens
     if found.undecided:
         return None
-    if not found.ran or capacity is None or found.high <= capacity or not isinstance(found, Estimate):
+    if not found.ran or capacity is None or found.high <= capacity:
         return found
     lengths = found.settings.lengths
     if lengths.known:
@@ -203,40 +195,3 @@ def version_of_run(run: Run) -> Version:
 def has_own_rollout_gpus(run: Run) -> bool:
     """Return whether rollout and training use separate GPUs, judging by the task's name."""
     return any(word in run.task.lower() for word in ("async", "one-step-off", "one step off"))
-
-
-def training_of(case: Case, record: TrainingRecord) -> Training:
-    """Return the fine-tuning run of a case.
-
-    Raises:
-        NoAnswerError: a required number is missing.
-    """
-    problems = [
-        error_at(f"training.{name}", f"{name} is required", "give a number", Code.missing_key)
-        for name in ("micro_batch_per_gpu", "sequence_length")
-        if not getattr(record, name)
-    ]
-    data_type = record.parameter_dtype or "bfloat16"
-    if data_type not in DATA_TYPES:
-        message, remedy = f"unknown data type {data_type[:80]!r}", "write float32 or bfloat16"
-        problems.append(error_at("training.parameter_dtype", message, remedy, Code.unknown_value))
-    if problems:
-        raise NoAnswerError(*problems)
-    lora = record.lora
-    gpus = case.gpus.count or 1
-    return Training(
-        model=case.model,
-        lora_rank=(lora.rank or 0) if lora and (record.method or "").lower() != "full" else 0,
-        targets=tuple(lora.targets) if lora and lora.targets else "all-linear",
-        parameter_bytes=DATA_TYPES[data_type],
-        autocast=bool(record.autocast),
-        optimizer=record.optimizer or "adamw-foreach",
-        shard=max(1, (record.sharding.fsdp if record.sharding else None) or gpus),
-        tokens=float(math.prod((record.micro_batch_per_gpu or 1, record.sequence_length or 1))),
-        recompute=(record.recompute or "full") == "full",
-        loss=record.loss or "torch",
-        kernels=record.kernels or "",
-        gpus=gpus,
-        gpu=case.gpus.type,
-        memory_gb=case.gpus.memory_gb,
-    )

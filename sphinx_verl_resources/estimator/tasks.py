@@ -77,18 +77,6 @@ def known_task(text: str) -> str:
     raise NoAnswerError.because(f"unknown task {text[:80]!r}", hint, code=Code.unknown_value)
 
 
-def task_settings(task: str) -> Mapping[str, Any]:
-    """Return the settings of a task with every memory optimisation on.
-
-    Raises:
-        NoAnswerError: there is no such task.
-
-    >>> task_settings("grpo-lora")["actor_rollout_ref.model.lora_rank"]
-    32
-    """
-    return {**SAVING, **TASKS[known_task(task)]}
-
-
 #: The largest share of the rollout engine's budget for weights, which leaves room for the KV cache.
 _WEIGHTS_SHARE = 0.7
 #: Settings of the rollout engine: the GPUs of one copy, its share of each, its longest sequence.

@@ -14,8 +14,7 @@ from docutils import nodes
 from ..i18n import _
 from ..views.blocks import TABS_CLASS, verl_details, verl_summary, verl_tabs
 from ..views.drawing import verl_chart
-from ..views.fewest import TABLE_CLASS as FEWEST_CLASS
-from ..views.fit import TABLE_CLASS as FIT_CLASS
+from ..views.fewest import TABLE_CLASS
 from ..views.table import inline_nodes, is_ours, rows_of, verl_rows
 from .transforms import OnOurPages, RenderRuns, ancestors
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 #: The region around a table that may be wider than the page.
 SCROLL_CLASS = "verl-scroll"
-#: Tables whose first column also contains headings.
-TWO_WAYS = frozenset({FIT_CLASS, FEWEST_CLASS})
 
 
 class verl_scroll(nodes.General, nodes.Element):  # noqa: N801 - docutils names nodes in lower case
@@ -66,7 +63,7 @@ class AccessibleTables(OnOurPages):
                 continue
             for group in table.findall(nodes.tgroup):
                 head_columns(group)
-                if TWO_WAYS.intersection(table["classes"]):
+                if TABLE_CLASS in table["classes"]:  # its first column also contains headings
                     _head_rows(group)
             label = label_of(table)
             labels[label] += 1

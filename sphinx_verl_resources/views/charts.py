@@ -1,4 +1,4 @@
-"""Bar charts of estimates: memory by phase, and savings by setting."""
+"""The bar chart of an estimate: memory by phase."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..breakdown import Category
 from ..i18n import N_, _
-from ..units import GIB, gib, gib_number, signed
+from ..units import GIB, gib, gib_number
 from .drawing import (
     BAR,
     FONT,
@@ -39,10 +39,7 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
-    from ..estimator.sweeps import SavingSteps
 
-#: The prefix of most keys, left out because the chart has no room for it.
-_ROOT = "actor_rollout_ref."
 #: Only the first counter is comparable with the bars.
 _COUNTERS = {
     "device": N_("Measured: in use on the GPU"),
@@ -54,10 +51,9 @@ _COUNTERS = {
 _LETTER = 12
 #: The space below a bar, and the base of its letters.
 _SPACE, _BASE = 9, 13
-#: The paint of a sum, of a saving, and of an increase.
+#: The paint of a sum, and of a saving.
 SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
 TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
-ADDED = thick(PAINTS[Category.GRADIENTS].colour)
 
 
 class Piece(NamedTuple):
@@ -152,8 +148,8 @@ class Bars:
 
     @property
     def excess(self) -> float:
-        """The largest excess of a total over the capacity; a bar that does not start at 0 is not a total."""
-        ends = [line.end for line in self.lines if line.pieces and not line.pieces[0].start]
+        """The largest excess of a bar over the capacity."""
+        ends = [line.end for line in self.lines]
         return max(0.0, max(ends, default=0.0) - self.capacity) if self.capacity else 0.0
 
     @property
@@ -178,7 +174,7 @@ class Bars:
                 gap = 0 if piece is line.pieces[-1] else GAP
                 shape = bar(piece.start * self.scale, piece.end * self.scale - gap, row.top)
                 shapes.setdefault(piece.paint, []).append(shape)
-            if self.capacity and line.end > self.capacity and not line.pieces[0].start:
+            if self.capacity and line.end > self.capacity:
                 over.append(bar(self.capacity * self.scale, line.end * self.scale, row.top))
         painted = [path(d, paint) for paint, d in shapes.items()]
         words = [(row.y + FONT, row.label, row.line.value, row.line.bold) for row in self.rows]
@@ -291,32 +287,3 @@ def _description(estimate: Estimate, measured: Measured | None) -> str:
     if measured and measured.gib:
         found.append(sized.format(part=_(_COUNTERS[measured.counter]), size=gib(measured.gib * GIB)))
     return _("; ").join(found)
-
-
-def savings_chart(sweep: SavingSteps, title: str) -> Drawing:
-    """Draw the peak after each setting, with the numbers of the table."""
-    capacity, peak = sweep.start.capacity, sweep.start.peak
-    lines = [_total(_("None of these"), peak)]
-    paints = {TAKEN: _("Saved")}
-    for step in sweep.steps:
-        start, end = sorted((peak, step.peak))
-        setting = " ".join(word.removeprefix(_ROOT) for word in step.setting.split())
-        value = signed(-step.saves, gib) if step.saves else gib(0)
-        paint = TAKEN if step.saves >= 0 else ADDED
-        if paint == ADDED:
-            paints[paint] = _("Increased")
-        lines.append(Line(setting, value, (Piece(start, end, paint),)))
-        peak = step.peak
-    lines.append(_total(_("All of these"), peak))
-    marks = ticks(max(*(line.end for line in lines), capacity or 0.0) / GIB)
-    bars = Bars(lines, WIDTH / marks[-1] / GIB, capacity)
-    described = [_("{part} {size}").format(part=line.label, size=line.value) for line in lines]
-    described += [_offered(capacity)] if capacity else []
-    keys = [bar_key(words, paint) for paint, words in {SUM: _("Peak"), **paints}.items()]
-    _places, legend, height = draw_legend(bars.bottom + 2 * LINE, [*keys, *bars.keys])
-    parts = (*bars.draw(), legend, axis(bars.bottom + 2, marks, "GiB"))
-    return Drawing(title, _("; ").join(described), height, parts)
-
-
-def _total(label: str, size: float) -> Line:
-    return Line(label, gib(size), (Piece(0, size, SUM),), bold=True)

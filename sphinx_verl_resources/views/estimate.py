@@ -1,4 +1,4 @@
-"""An estimate in words, as tables, and as parts with formulas; and tables of changed settings."""
+"""An estimate in words, as a table, and as parts with formulas."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from docutils import nodes
 
 from ..breakdown import Category
 from ..estimator.engine import vllm_pool_in_torch_peak
-from ..estimator.phases import LABELS
 from ..estimator.recorded import credible, figures
-from ..estimator.sweeps import Saving
 from ..i18n import N_, _
-from ..units import GIB, gib, gib_number, short_number, signed
+from ..units import GIB, gib, gib_number
 from .answer import trust_text
 from .blocks import (
     NOTES_CLASS,
@@ -29,21 +27,18 @@ from .blocks import (
 )
 from .changes import changes_item
 from .table import Cell, bold, table_group
-from .verdicts import mark, of_mean, reason, short, span, start_texts, stop, title
+from .verdicts import mark, of_mean, reason, span, start_texts, stop, title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from ..answer.answer import Answer
     from ..breakdown import Breakdown
     from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
-    from ..estimator.sweeps import Longer, SavingSteps
 
 ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"
-#: The categories that grow with the lengths.
-_GROWING = (Category.ACTIVATIONS, Category.LOGITS)
 #: For each counter of a recorded run, the measured figure and the computed one to compare it with.
 _COUNTERS = {
     "torch-max-allocated": N_("{size}: PyTorch's peak of allocated memory; compare it with verl's metric."),
@@ -188,92 +183,3 @@ def notes(estimate: Estimate) -> list[nodes.Node]:
     for key, text in found:
         items += nodes.list_item("", recorded("", nodes.literal("", key), nodes.Text(f": {text}")))
     return [notes_title(_("What the estimate leaves out or assumes:")), items] if found else []
-
-
-def saving_rows(sweep: SavingSteps) -> nodes.tgroup:
-    """Make one row for each setting, between a row for none and a row for all of them."""
-    start, end = sweep.start, sweep.end
-    saved, added = gib_number(start.peak - end.peak), _added(end.host.total - start.host.total)
-    rows = [
-        bold(_saving_row(Cell.of(_("None of these")), "", start, start.peak_phase.label, "")),
-        *(
-            _saving_row(
-                Cell.path(step.setting),
-                gib_number(step.saves),
-                step,
-                LABELS[step.peak_phase],
-                _added(step.host),
-            )
-            for step in sweep.steps
-        ),
-        bold(_saving_row(Cell.of(_("All of these")), saved, end, end.peak_phase.label, added)),
-    ]
-    headings = [
-        _("Setting"),
-        _("Saved on the GPU (GiB)"),
-        _("Peak afterwards (GiB)"),
-        _("Peak phase"),
-        _("Added on the host (GiB per node)"),
-        _("Verdict"),
-    ]
-    return table_group(headings, rows)
-
-
-def _saving_row(setting: Cell, saved: str, after: Saving | Estimate, phase: str, added: str) -> list[Cell]:
-    tokens = after.tokens if isinstance(after, Saving) else after.fits_up_to_tokens
-    return [
-        setting,
-        Cell.number(saved),
-        Cell.number(gib_number(after.peak)),
-        Cell.of(_(phase)),
-        Cell.number(added),
-        Cell.of(short(after.verdict, tokens)),
-    ]
-
-
-def saving_note() -> nodes.paragraph:
-    """Return the legend of the table."""
-    return legend(
-        in_a_row(
-            _("The peak is a maximum over phases."),
-            _("A setting that saves nothing here lowers a phase other than the peak phase."),
-            _("In another order the savings differ, but the final peak is the same."),
-        )
-    )
-
-
-def _added(size: float) -> str:
-    return signed(size, gib_number) if size else "0"
-
-
-def length_rows(rows: Sequence[Longer]) -> nodes.tgroup:
-    """Make one row for each limit; activations and logits are for the phase with the most of them."""
-    headings = [
-        _("Response (tokens)"),
-        _("Activations (GiB)"),
-        _("Logits (GiB)"),
-        _("Sequences in the KV cache"),
-        _("Peak (GiB)"),
-        _("Peak phase"),
-        _("On this GPU"),
-    ]
-    return table_group(headings, [_length_cells(row) for row in rows])
-
-
-def _length_cells(row: Longer) -> list[Cell]:
-    found = row.estimate
-    first = Cell.number(f"{row.response:,}")
-    if found is None:
-        return [first, *(Cell.of("") for column in range(5)), Cell.of(row.diagnostics[0].message)]
-    return [
-        first,
-        *(Cell.number(gib_number(_most(found, category))) for category in _GROWING),
-        Cell.number(short_number(int(row.sequences)) if row.sequences < 1e6 else _("any number")),
-        Cell.number(gib_number(found.peak)),
-        Cell.of(_(found.peak_phase.label)),
-        Cell.of(short(found.verdict, found.fits_up_to_tokens)),
-    ]
-
-
-def _most(found: Estimate, category: Category) -> float:
-    return max(phase.sizes[category] for phase in found.phases)

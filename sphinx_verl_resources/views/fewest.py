@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from ..i18n import _
+from ..i18n import N_, _
+from ..settings.writing import flat_yaml
 from ..units import crossed, short_number
-from .blocks import LEGEND_CLASS, legend, listed, titled_item, verl_tabs
-from .fit import UNDERCUTS, UNDERCUTS_MEANING, how_estimated, marked, size_cell, size_heading
+from .blocks import LEGEND_CLASS, code_block, details, legend, listed, titled_item, verl_tabs
 from .table import Cell, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..answer.sizes import FewestCell, FewestTable
+    from .blocks import verl_details
 
 TABLE_CLASS = "verl-fewest"
 PANELS_CLASS, PANEL_CLASS = "verl-panels", "verl-panel"
 #: Class of the panel that is shown while no tab is chosen.
 FIRST_CLASS = "verl-panel-first"
+#: Mark of an estimate that is below every recorded run of its model.
+UNDERCUTS = "†"
+UNDERCUTS_MEANING = N_("less total GPU memory than any recorded run of this model that ran or was reported.")
 
 
 def _memory(table: FewestTable) -> str:
@@ -46,17 +50,28 @@ def fewest_rows(
         link: a function that makes a link to the row of a run, from its id and a text.
     """
     headings = [
-        size_heading(),
+        _("Size class (model)"),
         _("Full: ran"),
         _("Full: estimated"),
         _("LoRA: ran"),
         _("LoRA: estimated"),
     ]
     body = [
-        [size_cell(size, models), *(make(cell) for cell in cells for make in (_ran(link), _estimated))]
+        [_size_cell(size, models), *(make(cell) for cell in cells for make in (_ran(link), _estimated))]
         for size, *cells in table.rows
     ]
     return table_group(headings, body)
+
+
+def _size_cell(size: str, models: Mapping[str, str]) -> Cell:
+    """Return the cell of a size class with its model."""
+    model = models.get(size, "").rpartition("/")[2]
+    return Cell.of(_("{size} ({model})").format(size=size, model=model))
+
+
+def _marked(text: str, undercuts: bool) -> str:
+    """Return an estimate, with a mark on the same line if it undercuts every recorded run."""
+    return f"{text}\N{NO-BREAK SPACE}{UNDERCUTS}" if undercuts else text
 
 
 def _ran(link: Callable[[str, str], nodes.Element]) -> Callable[[FewestCell], Cell]:
@@ -78,7 +93,7 @@ def _estimated(cell: FewestCell) -> Cell:
         from ..answer.layouts import COUNTS
 
         return Cell.of(_("none up to {count} GPUs").format(count=f"{COUNTS[-1]:,}"))
-    return Cell.of(marked(f"{cell.count:,}", cell.undercuts))
+    return Cell.of(_marked(f"{cell.count:,}", cell.undercuts))
 
 
 def panel(table: nodes.table, *, is_first: bool) -> nodes.container:
@@ -128,4 +143,26 @@ def fewest_legend(tables: Iterable[FewestTable]) -> list[nodes.Node]:
     )
     if any(cell.undercuts for cell in cells):
         words += titled_item(UNDERCUTS, _(UNDERCUTS_MEANING))
-    return [words, legend(how_estimated())]
+    return [words, legend(_how_estimated())]
+
+
+def _how_estimated() -> str:
+    """Return the sentences about the basis of all estimates in a table."""
+    from ..estimator.versions import CURRENT, version_text
+
+    return _(
+        "Estimates are for verl {version} with the settings below, gradient checkpointing, no padding and a "
+        "dynamic batch size. They use the FSDP or Megatron layout that fits with the least offloading, then "
+        "the one with the largest token budget. A replica of the rollout engine uses as many GPUs as it "
+        "needs."
+    ).format(version=version_text(CURRENT))
+
+
+def fit_settings(settings: Mapping[str, Any]) -> verl_details:
+    """Return a folded block with the settings of the estimates."""
+    from ..estimator.tasks import LIMITS
+
+    block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)
+    prompt, response = (settings[key] for key in LIMITS)
+    title = _("Settings of the estimates: prompts of up to {prompt} and responses of up to {response} tokens")
+    return details([nodes.Text(title.format(prompt=prompt, response=response))], [block])

@@ -1,4 +1,4 @@
-"""Estimates and backtests as text, for terminals."""
+"""Estimates as text, for terminals."""
 
 from __future__ import annotations
 
@@ -7,28 +7,20 @@ import textwrap
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from ..estimator.accuracy import summaries
-from ..estimator.backtest import GROUPS, verdict_counts
-from ..estimator.estimate import Estimate
 from ..estimator.recorded import credible
-from ..units import MINUS, gib, gib_number, percent, share
-from .verdicts import label, of_mean, reason, short, title
+from ..units import MINUS, gib, gib_number
+from .verdicts import of_mean, reason, short, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..catalog.models.registries import Accuracy
     from ..catalog.names import Verdict
-    from ..estimator.backtest import Boundary, Score
-    from ..estimator.peak import AnyEstimate
+    from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
 
 _ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Phase | Largest saving, GiB"
 _PHASES = "Phase | GiB> | Largest part, GiB"
 _COMPONENTS = "Component | GiB> | Formula, in bytes | Evidence"
-_SCORES = "Case | Computed GiB> | Observed GiB> | Error> | Range> | Inside | Outcome | Verdict | Note"
-_VERDICTS = "Verdict | Ran> | Out of memory>"
-_GROUPS = "Group | Cases> | Mean error> | Other sources> | Median> | Worst> | Inside> | Half the range>"
 
 
 def plain_table(headings: str, rows: Iterable[Sequence[str]], width: int = 0) -> str:
@@ -85,7 +77,7 @@ def _fitting(columns: Sequence[tuple[int, int]], most: int) -> list[int]:
     return widths
 
 
-def estimates_text(found: Sequence[tuple[str, AnyEstimate | None, Verdict]], width: int = 0) -> str:
+def estimates_text(found: Sequence[tuple[str, Estimate | None, Verdict]], width: int = 0) -> str:
     """Return a row for each case.
 
     Args:
@@ -100,7 +92,7 @@ def estimates_text(found: Sequence[tuple[str, AnyEstimate | None, Verdict]], wid
     return f"{table}\n\n{have} that the estimate ignores; --format json lists them."
 
 
-def _row(name: str, estimate: AnyEstimate | None, found: Verdict) -> tuple[str, ...]:
+def _row(name: str, estimate: Estimate | None, found: Verdict) -> tuple[str, ...]:
     if estimate is None:
         return (name, "no estimate", *("",) * 6)
     verdict, shown = short(found, estimate.fits_up_to_tokens), credible(estimate)
@@ -118,7 +110,7 @@ def _row(name: str, estimate: AnyEstimate | None, found: Verdict) -> tuple[str, 
     )
 
 
-def suggestion_text(estimate: AnyEstimate) -> str:
+def suggestion_text(estimate: Estimate) -> str:
     """Return the setting that saves the most and its saving in GiB; empty if none saves memory."""
     suggestion = estimate.suggestion
     if suggestion is None:
@@ -128,27 +120,26 @@ def suggestion_text(estimate: AnyEstimate) -> str:
     return f"{first}{dots} ({MINUS}{gib_number(suggestion.saves)})"
 
 
-def case_text(name: str, estimate: AnyEstimate, width: int = 0, *, verbose: bool = False) -> str:
+def case_text(name: str, estimate: Estimate, width: int = 0, *, verbose: bool = False) -> str:
     """Return verdict and reason of one case, the largest saving and, if verbose, phases and components."""
     lines = [f"{title(estimate.verdict)}: {name}.", reason(estimate)]
     lines += [f"Ignored: {text}" for text in estimate.unsupported]
     shown = credible(estimate)
     if shown is None:
         return "\n".join(wrapped(lines, width))
-    if isinstance(shown, Estimate) and shown is not estimate:
+    if shown is not estimate:
         lines.append(of_mean(shown, estimate.fits_up_to_tokens))
     lines.append(f"The peak phase is “{shown.peak_phase.label}”.")
     if helps := suggestion_text(shown):
         lines.append(f"Largest saving, in GiB: {helps}.")
-    if shown.host:
-        lines.append(f"Host memory of a node: {gib(shown.host.total)}.")
+    lines.append(f"Host memory of a node: {gib(shown.host.total)}.")
     parts = ["\n".join(wrapped(lines, width))]
     if verbose:
         parts += estimate_details(shown, width)
     return "\n\n".join(parts)
 
 
-def estimate_details(shown: AnyEstimate, width: int = 0) -> Iterator[str]:
+def estimate_details(shown: Estimate, width: int = 0) -> Iterator[str]:
     """Yield the phases, and the parts of the peak."""
     yield phases_text(shown, width)
     yield f"{shown.peak_phase.label}:\n{components_text(shown.peak_phase, width)}"
@@ -166,7 +157,7 @@ def wrapped(lines: Iterable[str], width: int, indent: str = "") -> Iterator[str]
         )
 
 
-def phases_text(estimate: AnyEstimate, width: int = 0) -> str:
+def phases_text(estimate: Estimate, width: int = 0) -> str:
     """Return a row for each phase; ``width`` as for ``plain_table``."""
     rows = []
     for phase in estimate.phases:
@@ -184,62 +175,3 @@ def components_text(phase: Phase, width: int = 0) -> str:
         for part in phase.breakdown.components
     ]
     return plain_table(_COMPONENTS, rows, width)
-
-
-def backtest_text(scores: Sequence[Score], limits: Sequence[Boundary], width: int = 0) -> str:
-    """Return the cases, the errors of each group, verdicts against outcomes, and the largest batches.
-
-    ``width`` as for ``plain_table``.
-    """
-    parts = [plain_table(_SCORES, map(_score_row, scores), width)]
-    found = summaries(scores)
-    if found:
-        parts.append(plain_table(_GROUPS, map(_summary, found), width))
-    counts = verdict_counts(scores)
-    if any(map(any, counts.values())):
-        rows = ((label(verdict), str(found.ran), str(found.oom)) for verdict, found in counts.items())
-        parts.append(plain_table(_VERDICTS, rows, width))
-    lines = [
-        f"Largest batch of {limit.name}: {limit.recorded} ran, {limit.computed} computed "
-        f"({percent(limit.deviation)}){', contested' if limit.case.contested else ''}."
-        for limit in limits
-    ]
-    lines += [f"No estimate for {item.case.id}: {item.error}." for item in scores if item.error]
-    return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
-
-
-def _score_row(item: Score) -> tuple[str, ...]:
-    compared = item.computed is not None and item.low is not None and item.high is not None
-    return (
-        item.case.id,
-        gib_number(item.computed) if item.computed is not None else "",
-        gib_number(item.observed) if item.observed is not None else "",
-        percent(item.deviation) if item.deviation is not None else "",
-        f"{gib_number(item.low or 0)} to {gib_number(item.high or 0)}" if compared else "",
-        {True: "yes", False: "no", None: ""}[item.inside],
-        item.case.outcome or "",
-        "no estimate" if item.error else label(item.verdict),
-        _note(item),
-    )
-
-
-def _note(item: Score) -> str:
-    """Return the reason why a case does not count, or that its verdict is wrong."""
-    if item.case.contested:
-        return "contested"
-    if item.case.not_scored:
-        return "not scored"
-    return "wrong verdict" if item.agrees is False else ""
-
-
-def _summary(found: Accuracy) -> tuple[str, ...]:
-    return (
-        GROUPS[found.name],
-        str(found.cases),
-        share(found.mean_error),
-        share(found.out_of_fold),
-        share(found.median_error),
-        share(found.worst_error),
-        share(found.inside),
-        f"±{share(found.half_width)}",
-    )

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ..answer.layouts import Layout
     from ..catalog.names import Verdict
     from ..estimator.estimate import Estimate
-    from ..estimator.peak import AnyEstimate
 
 MARK_CLASS = "verl-verdict"
 LABELS: Mapping[str, str] = {
@@ -85,7 +84,7 @@ def short(verdict: Verdict, tokens: float | None) -> str:
     return _("{verdict}: up to {tokens} tokens").format(verdict=label(verdict), tokens=two_digits(tokens))
 
 
-def reason(found: AnyEstimate) -> str:
+def reason(found: Estimate) -> str:
     """Return the reason for the verdict of an estimate, and the lengths up to which the run fits."""
     # Pages of runs without estimates load this module without the estimator.
     from ..estimator.recorded import credible
@@ -125,15 +124,12 @@ def of_mean(shown: Estimate, tokens: float | None) -> str:
     return text.format(tokens=two_digits(shown.settings.lengths.mean))
 
 
-def _why(found: AnyEstimate) -> str:
+def _why(found: Estimate) -> str:
     if not found.ran or found.capacity is None or found.high <= found.capacity:
         return REASONS[found.verdict]
     if found.low > found.capacity:
         return _TOO_HIGH
-    from ..estimator.estimate import Estimate
-
-    known = not isinstance(found, Estimate) or found.settings.lengths.known
-    return _RAN if known else _RAN_SHORT
+    return _RAN if found.settings.lengths.known else _RAN_SHORT
 
 
 def span(low: float, high: float) -> str:

@@ -19,9 +19,9 @@ from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.export import change_result
 from sphinx_verl_resources.answer.grid import Axes, compute_grid
-from sphinx_verl_resources.answer.queries import FewestGpus, Fit
+from sphinx_verl_resources.answer.queries import FewestGpus
 from sphinx_verl_resources.answer.question import USUAL_RANK, Question
-from sphinx_verl_resources.answer.sizes import fit_cell, size_models
+from sphinx_verl_resources.answer.sizes import size_models
 from sphinx_verl_resources.catalog.names import WORDS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.cli.main import main
@@ -152,19 +152,6 @@ def test_the_commands_have_the_answer_of_the_python_api(question):
     assert same_runs(runs_in(estimated), runs_in(planned), found, question)
 
 
-@given(questions, st.sampled_from(sorted(size_models(DATA))))
-def test_a_table_of_fits_has_the_answer_of_the_python_api(question, size):
-    question = replace(question, model=size_models(DATA)[size], task=question.task or "GRPO", lora=0)
-    lengths = {
-        f"data.max_{name}_length": value
-        for name, value in (("prompt", question.prompt), ("response", question.response))
-        if value
-    }
-    query = Fit(question.gpu, question.task, (size,), (question.gpus,), tuple(lengths.items()))
-    ((_, (cell,)),) = query.answer(DATA)
-    assert cell == fit_cell(answered(question), question.gpus, DATA.registries)
-
-
 @given(
     st.sampled_from(sorted({int(gpu.memory_gb) for gpu in DATA.gpus})),
     st.sampled_from(sorted(size_models(DATA))),
@@ -227,18 +214,3 @@ def test_the_form_has_the_answer_of_the_command_line(question, other):
         == f"verl-resources plan {question.model} --gpus {question.gpus}x{question.gpu} "
         + " ".join(option.replace("=", " ") for option in options)
     )
-
-
-@given(questions)
-def test_a_cell_says_what_the_answer_does(question):
-    found = answered(question)
-    cell, best = fit_cell(found, question.gpus, DATA.registries), found.best.estimate
-    if cell.kind in ("ran", "reported"):
-        assert found.evidence[0].id == cell.run
-        assert found.evidence[0].word == cell.kind
-    else:
-        words = {"no": "does-not-fit", "fits": "fits", "unknown": "unknown"}
-        assert found.verdict in (words.get(cell.kind), "borderline", "depends-on-lengths")
-    assert cell.layout == found.best.name
-    end = best.low if cell.kind == "no" else best.high
-    assert cell.spare == pytest.approx(best.capacity - end)

@@ -18,7 +18,7 @@ from sphinx_verl_resources.estimator.estimate import Estimate, attempt, estimate
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.suggestions import ROUNDS
-from sphinx_verl_resources.estimator.tasks import fitted, task_settings
+from sphinx_verl_resources.estimator.tasks import SAVING, TASKS, fitted
 from sphinx_verl_resources.estimator.versions import CURRENT
 
 DATA = read_data([])
@@ -26,11 +26,11 @@ REGISTRIES = DATA.registries
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BF16 = f"{A}.fsdp_config.model_dtype"
 BUDGET = f"{A}.ppo_max_token_len_per_gpu"
-ALL_ON = task_settings("GRPO")
+ALL_ON = {**SAVING, **TASKS["GRPO"]}
 
 
 def asked(model="Qwen/Qwen2.5-32B", gpus=8, gpu="H100", task="GRPO", more=None, version=CURRENT):
-    request = Request(model, {**task_settings(task), **(more or {})}, gpus, gpu, version=version)
+    request = Request(model, {**SAVING, **TASKS[task], **(more or {})}, gpus, gpu, version=version)
     return fitted(request, REGISTRIES)
 
 
@@ -75,12 +75,6 @@ def test_a_caveat_about_results_comes_after_little_time():
     keys = [next(iter(change.overrides)) for change in changes(request)]
     assert BF16 in keys
     assert keys.index(f"{A}.fsdp_config.optimizer_offload") < keys.index(BF16)
-
-
-def test_two_settings_where_one_is_not_enough():
-    first, *_ = changes(PAIR)
-    assert first.overrides == {BF16: "bfloat16", "critic.fsdp.model_dtype": "bfloat16"}
-    assert first.verdict == "fits"
 
 
 def test_three_settings_where_two_are_not_enough():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.answer.answer import answer, answer_run, answer_settings
-from sphinx_verl_resources.answer.evidence import bearing_on, needs_of_runs
+from sphinx_verl_resources.answer.evidence import needs_of, needs_of_runs, runs_for
 from sphinx_verl_resources.answer.question import Question, request_of
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.recorded import request_of_run
@@ -29,9 +29,13 @@ def data():
     return DATA
 
 
-def bearing(data, model, gpus, gpu, **asked):
-    question = Question(model, gpus, gpu, **asked)
-    return [run.id for run in bearing_on(request_of(question), data)]
+def runs(data, model, gpus, gpu, **asked):
+    request = request_of(Question(model, gpus, gpu, **asked))
+    return runs_for(needs_of(request, data.catalog, data.registries), data)
+
+
+def bearing(*asked, **more):
+    return [run.id for run in runs(*asked, **more)]
 
 
 @pytest.mark.parametrize("gpu", ["H800", "H100", "A100-80GB", "A800", "H20", "H200"])
@@ -72,7 +76,7 @@ def test_more_gpus_more_memory_and_shorter_responses_keep_all_evidence(data):
 
 
 def test_the_nearest_run_comes_first_within_each_word(data):
-    found = bearing_on(request_of(Question("Qwen/Qwen2.5-7B", 128, "H20")), data)
+    found = runs(data, SEVEN, 128, "H20")
     assert [run.word for run in found] == sorted(
         (run.word for run in found), key=["ran", "reported", "claimed"].index
     )

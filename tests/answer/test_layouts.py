@@ -188,12 +188,6 @@ def test_experts_are_spread_over_what_the_pipeline_leaves(ask, gpus):
         assert 128 % megatron.expert == gpus % (megatron.expert * megatron.pipeline) == 0
 
 
-def test_ppo_with_megatron_divides_the_critic_too(ask):
-    """The critic has the actor's tensor parallelism and its distributed optimizer."""
-    settings = ask("Qwen/Qwen2.5-72B", task="PPO").megatron.estimate.settings
-    assert settings.critic.megatron == settings.actor.megatron
-
-
 def test_the_longest_response_is_that_of_the_checkpoint_that_is_named(ask):
     base, longer = (ask(f"Qwen/Qwen3-4B{end}", gpu="H200").best for end in ("", "-Instruct-2507"))
     assert longest_response(base, DATA.registries) == 40_960 - 512

@@ -11,7 +11,7 @@ Charts
 .. verl-memory::
    :model: Qwen/Qwen2.5-7B
    :gpus: 8*H100
-   :show: chart, savings
+   :show: chart
 
    algorithm.adv_estimator: gae
    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu: 64
@@ -19,9 +19,6 @@ Charts
 
 .. verl-memory:: 8B
    :show: chart
-
-.. verl-accuracy::
-   :show: plot
 
 .. verl-runs:: 0.5B
    :details:

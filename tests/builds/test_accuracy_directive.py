@@ -7,15 +7,6 @@ import re
 
 import pytest
 
-from sphinx_verl_resources.catalog.cases import load_cases
-from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
-from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.estimator.accuracy import summaries
-from sphinx_verl_resources.estimator.backtest import GROUPS, score, verdict_counts
-from sphinx_verl_resources.units import share
-from sphinx_verl_resources.views.verdicts import label
-
 CASE = {
     "id": "one", "source": {"repo": "o/r", "issue": 7}, "model": "Qwen/Qwen2.5-7B-Instruct",
     "gpus": {"count": 8, "type": "H100"}, "outcome": "measured", "measured": {"gib": 50.0, "counter": "nvidia-smi"},
@@ -38,7 +29,7 @@ def cases(own, data):
 
 
 def test_cases_stand_beside_what_was_observed(cases, table_rows):
-    build = cases.page(".. verl-accuracy::\n   :show: cases\n   :group: other\n").build()
+    build = cases.page(".. verl-accuracy::\n   :group: other\n").build()
     assert build.warnings == []
     block = build.soup().select_one("details.verl-details")
     assert block.summary.get_text(strip=True) == f"{len(block.select('tbody tr'))} cases"
@@ -72,51 +63,10 @@ def test_cases_stand_beside_what_was_observed(cases, table_rows):
     assert "Somebody else saw 20 GiB." in soup.find(id=mark["href"][1:]).find_parent("li").get_text()
 
 
-def test_a_contested_case_is_not_counted(cases, data, table_rows):
-    def counted() -> int:
-        rows = table_rows(
-            cases.page(".. verl-accuracy::\n   :group: other\n").build().soup(), "verl-accuracy"
-        )
-        assert len(rows) == 2
-        return int(rows[1][1])
-
-    before = counted()
-    data.write("cases/own.yaml", json.dumps([CASE]))
-    assert counted() == before
-    data.write("cases/own.yaml", json.dumps([{**CASE, "not_scored": "x"}]))
-    assert counted() == before - 1
-
-
-def test_the_summary_is_that_of_the_backtest(project, table_rows):
-    snapshot = take_snapshot(bundled_directory(), [], Location("x"))
-    facts = read_data([]).registries
-    scores = [score(entry.case, facts) for entry in load_cases(snapshot.cases).by_id.values()]
-    found = summaries(scores)
-    build = project.page(".. verl-accuracy::\n").build()
-    assert build.warnings == []
-    headings, *rows = table_rows(build.soup(), "verl-accuracy")
-    assert headings[1:7] == [
-        "Cases (n)", "Mean error", "Mean error, fitted to other sources", "Median error", "Worst error", "Inside the range",
-    ]  # fmt: skip
-    shares = ("mean_error", "out_of_fold", "median_error", "worst_error", "inside")
-    assert [row[:7] for row in rows] == [
-        [
-            GROUPS[item.name].replace("'", "’"),
-            str(item.cases),
-            *(share(getattr(item, name)) for name in shares),
-        ]
-        for item in found
-    ]
-    _, verdicts = build.soup().select("table.verl-accuracy")
-    assert [row.get_text(" ", strip=True) for row in verdicts.select("tbody tr")] == [
-        f"{label(verdict)} {item.ran} {item.oom}" for verdict, item in verdict_counts(scores).items()
-    ]
-
-
 def test_a_broken_case_is_said_on_the_page(cases, data, table_rows):
     text = json.dumps([CASE, {**CASE, "id": "bad", "gpus": {"count": "many"}}])
     data.write("cases/own.yaml", text)
-    build = cases.page(".. verl-accuracy::\n   :show: cases\n").build()
+    build = cases.page(".. verl-accuracy::\n").build()
     assert any("../data/cases/own.yaml" in line and "ERROR" in line for line in build.warnings)
     assert "../data/cases/own.yaml has errors" in build.soup().select_one(".verl-problem").get_text()
     assert "one" in [row[0] for row in table_rows(build.soup(), "verl-accuracy")]

@@ -9,7 +9,6 @@ import pytest
 from sphinx_verl_resources.units import gib, gib_number
 
 ESTIMATE = ".. verl-memory::\n   :run: a\n   :show: {}\n"
-PLOT = ".. verl-accuracy::\n   :show: {}\n   :group: {}\n"
 
 
 def tables_behind(soup) -> list[str]:
@@ -60,27 +59,6 @@ def test_a_chart_in_its_place_keeps_the_table_in_its_own(runs):
     assert soup.caption.get_text().startswith("Own")
 
 
-def test_the_drawing_of_savings_has_the_numbers_of_the_table(runs, data, settings, table_rows):
-    data.run("a", settings=settings)
-    build = runs.page(ESTIMATE.format("savings")).build()
-    assert build.warnings == []
-    soup = build.soup()
-    assert len(tables_behind(soup)) == len(soup.select("table.verl-memory")) == 1
-    labels, values = texts(soup.svg)
-    first, *steps, last = table_rows(soup, "verl-memory")[1:]
-    assert [value.split(",")[0] for value in (values[0], values[-1])] == [f"{first[2]} GiB", f"{last[2]} GiB"]
-    assert [value.lstrip("−+") for value in values[1:-1]] == [f"{row[1].lstrip('−')} GiB" for row in steps]
-    settings_shown = "".join(row[0].replace("actor_rollout_ref.", "").replace(" ", "") for row in steps)
-    assert "".join(labels[1 : labels.index("All of these")]).replace(" ", "") == settings_shown
-    (excess,) = (label.split()[-2] for label in labels if label.startswith("Over capacity, by up to "))
-    (capacity,) = (label.split()[-2] for label in labels if label.startswith("GPU capacity: "))
-    assert float(excess) + float(capacity) == pytest.approx(float(first[2]), abs=0.11)
-    assert {"Peak", "Saved"} <= set(labels)
-    saved = [float(row[1].replace("−", "-").replace(",", "")) for row in steps]
-    assert sum(saved) == pytest.approx(float(last[1]), abs=0.06 * len(steps))
-    assert soup.svg.title.get_text().endswith("what each setting saves")
-
-
 def test_the_waterfall_of_an_analysis_has_the_numbers_of_the_table(project, table_rows):
     soup = project.page(".. verl-memory:: 8B\n   :show: chart\n").build().soup()
     rows = table_rows(soup, "verl-memory")[1:]
@@ -94,28 +72,8 @@ def test_the_waterfall_of_an_analysis_has_the_numbers_of_the_table(project, tabl
     assert soup.svg.title.get_text().startswith("8B: memory for 32 sequences of 2048 tokens")
 
 
-def test_the_plot_has_a_table_of_its_cases(project, table_rows):
-    soup = project.page(PLOT.format("plot", "easyr1")).build().soup()
-    assert ["verl-accuracy" in name for name in tables_behind(soup)] == [True]
-    rows = table_rows(soup, "verl-accuracy")[1:]
-    points = [path for path in soup.select("svg > path") if path["d"].endswith("h-12z")]
-    assert sum(path["d"].count("M") for path in points) == len(rows) + 1 > 2  # and the legend
-    assert f"{len(rows)} cases" in soup.svg.desc.get_text()
-    assert not any(re.search("not scored|contested|not estimated", row[-1]) for row in rows)
-    soup = project.page(PLOT.format("plot, cases", "easyr1")).build().soup()
-    assert len(soup.select("table.verl-accuracy")) == 1
-    assert soup.caption.get_text().startswith("Every case")
-
-
-def test_an_option_about_the_table_of_the_plot(project):
-    soup = project.page(PLOT.format("plot", "easyr1") + "   :caption: Own\n").build().soup()
-    assert soup.caption.get_text().startswith("Own")
-    build = project.page(PLOT.format("plot, summary", "easyr1") + "   :caption: Own\n").build()
-    assert "applies to one table" in build.warnings[0]
-
-
 def test_ids_are_unique_and_every_reference_leads_somewhere(runs):
-    text = ESTIMATE.format("chart, savings") + "\n" + ESTIMATE.format("chart") + "\n.. verl-memory:: 8B\n"
+    text = ESTIMATE.format("chart") + "\n" + ESTIMATE.format("chart") + "\n.. verl-memory:: 8B\n"
     runs.page(".. toctree::\n\n   one\n   two\n")
     for name in ("one", "two"):
         (runs.path / f"{name}.rst").write_text(f"{name}\n===\n\n{text}", "utf-8")
@@ -123,7 +81,7 @@ def test_ids_are_unique_and_every_reference_leads_somewhere(runs):
     assert build.warnings == []
     soup = build.soup("two.html")
     charts = soup.select("div.verl-chart")
-    assert len(charts) == 4
+    assert len(charts) == 3
     ids = [element["id"] for element in soup.select("[id]")]
     assert len(ids) == len(set(ids))
     for chart in charts:
@@ -143,12 +101,11 @@ def test_ids_are_unique_and_every_reference_leads_somewhere(runs):
 )
 def test_elsewhere_the_table_stands_alone(runs, builder, pattern):
     runs.conf.update(version="1", copyright="x")
-    build = runs.page(ESTIMATE.format("chart, savings")).build(builder)
+    build = runs.page(ESTIMATE.format("chart")).build(builder)
     assert build.warnings == []
     text = "".join(path.read_text("utf-8") for path in build.out.glob(pattern))
     assert "<svg" not in text
     assert not re.search("verl.chart", text)
-    assert "None of these" in text
     assert "Gathered" in text
 
 
@@ -160,6 +117,6 @@ def test_a_label_of_a_run_is_text(runs, data, settings):
 
 
 def test_a_run_without_numbers_is_said_to_have_none(runs):
-    build = runs.page(ESTIMATE.replace("a\n", "b\n").format("chart, savings")).build()
+    build = runs.page(ESTIMATE.replace("a\n", "b\n").format("chart")).build()
     assert "has no recorded settings" in build.warnings[0]
     assert not build.soup().select("svg")

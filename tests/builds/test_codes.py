@@ -73,7 +73,7 @@ CASES = [
     Case("config_key", "data/analysis.yaml", "priorities: [{name: fsdp, advice: A, reason: R, keys: [a.b]}]\n", "1:56", "unknown key 'a.b' of verl's configuration"),
     Case("file_unreadable", "docs/conf.py", "", "verl_resources_data", "the data directory '../nowhere' does not exist; "),
     Case("config", "docs/conf.py", "", "verl_resources_add_run", "verl_resources_add_run: 'nowhere' is neither an address nor a label"),
-    Case("unresolved", "docs/unresolved.rst", ".. verl-fit::\n   :gpu: H100\n\n   data.x: ${y}\n", "9", "verl-fit: the value of"),
+    Case("unresolved", "docs/unresolved.rst", ".. verl-fewest::\n   :memory: 80\n\n   data.x: ${y}\n", "9", "verl-fewest: the value of"),
     Case("reference", "docs/reference.rst", "An :verl:gpu:`H1000`.\n", "6", "verl:gpu: unknown GPU 'H1000'; did you"),
     Case("directive", "docs/directive.rst", ".. verl-runs::\n   :colour: red\n", "6", "verl-runs: :colour: unknown option; "),
 ]  # fmt: skip

@@ -128,22 +128,10 @@ def test_a_page_of_runs_loads_neither_the_answer_nor_the_analysis(runs):
     code = (
         "import sys\nfrom sphinx.cmd.build import main\n"
         f"assert main(['-q', '-E', {str(runs.path)!r}, {str(runs.path / 'out')!r}]) == 0\n"
-        "unused = ('answer.answer', 'analysis.queries', 'estimator.sweeps', 'estimator.backtest', 'views.charts')\n"
+        "unused = ('answer.answer', 'analysis.queries', 'estimator.backtest', 'views.charts')\n"
         "assert not [name for name in unused if f'sphinx_verl_resources.{name}' in sys.modules]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_a_link_to_a_row_in_latex(project):
-    project.page(".. toctree::\n\n   fit\n   rows\n")
-    project.page(".. verl-fit::\n   :gpu: H100\n   :task: GRPO-LoRA\n   :sizes: 3B\n   :gpus: 1\n", "fit.rst")
-    project.page(".. verl-runs:: 3B\n", "rows.rst")
-    build = project.build("latex")
-    assert build.warnings == []
-    text = build.text("projectnamenotset.tex")
-    target = "rows:run-qwen2-5-3b-grpo-lora-1xh100"
-    assert rf"\hyperref[\detokenize{{{target}}}]" in text
-    assert rf"\label{{\detokenize{{{target}}}}}" in text
 
 
 @pytest.mark.parametrize("suffix", ["rst", "md"])

@@ -6,10 +6,9 @@ import pytest
 
 PAGE = """.. verl-runs:: 7B
 
-.. verl-fit::
-   :gpu: H100
+.. verl-fewest::
+   :memory: 80
    :sizes: 7B
-   :gpus: 1 8
 
 .. verl-memory:: 3B
    :show: table
@@ -25,7 +24,7 @@ def test_every_header_cell_has_a_scope(project, builder, theme):
     for table in tables:
         assert {cell.get("scope") for cell in table.select("thead th")} == {"col"}
         assert {cell.get("scope") for cell in table.select("tbody th")} <= {"row"}
-    assert len(soup.select("table.verl-fit tbody th")) == 1
+    assert len(soup.select("table.verl-fewest tbody th")) == 1
 
 
 def test_every_table_is_a_region_with_a_name(project):

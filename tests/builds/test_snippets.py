@@ -42,8 +42,6 @@ RUNS = (
 OTHER_FIGURES = (
     "estimate",
     "fewest",
-    "fit",
-    "lengths",
     "accuracy",
     "runs-estimate",
     "runs-details",

@@ -54,9 +54,8 @@ DIRECTIVES = """
 
 .. verl-analysis:: monitoring
 
-.. verl-fit::
-   :gpu: H100
-   :gpus: 1, 4, 8
+.. verl-fewest::
+   :memory: 80
    :sizes: 7B, 70B
 
 .. verl-memory::
@@ -71,10 +70,6 @@ DIRECTIVES = """
    algorithm.adv_estimator: gae
 
 .. verl-accuracy::
-   :show: summary
-
-.. verl-accuracy::
-   :show: cases
 
 .. verl-gpus::
 
@@ -225,15 +220,11 @@ def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, da
     data.run("a", settings={"data.train_batch_size": 1}, notes=[{"code": "other", "text": "A remark."}])
     page = (
         ".. verl-runs:: 7B\n\n* In a list:\n\n  .. verl-runs:: 7B\n\n.. verl-runs:: 1.5B\n   :tag: MIN\n\n"
-        ".. verl-analysis:: monitoring\n\n.. verl-memory-summary:: 3B, 32B\n\n.. verl-fit::\n   :gpu: H100\n"
-        "   :sizes: 7B\n   :gpus: 1\n"
+        ".. verl-analysis:: monitoring\n\n.. verl-memory-summary:: 3B, 32B\n"
     )
     build = own.page(page).build("gettext")
     assert build.warnings == []
-    found = offered(build)
-    legend = {text for text in found if text.startswith("Estimates are ")}
-    assert len(legend) == 1
-    assert found - legend == {
+    assert offered(build) == {
         "index",
         "In a list:",
         "No recorded run for 1.5B matches.",
@@ -246,11 +237,6 @@ def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, da
         "GPUs",
         "Saved",
         "The models use different numbers of GPUs, so the rows are not directly comparable.",
-        "GRPO on H100: what fits",
-        "Size class (model)",
-        "1 GPU",
-        "Fits: estimated to fit even at the high end of the range. The figure is the GPU memory then left.",
-        "†: less total GPU memory than any recorded run of this model that ran or was reported.",
     }
 
 

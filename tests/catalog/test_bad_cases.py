@@ -23,7 +23,7 @@ ERRORS = {
         "- just text\n",
         "1:3: ERROR: expected keys and values, got the text 'just text'; its keys are id, source, framework, version, task, "
         "model, train, infer, gpus, config, training, observed_tokens, outcome, phase, oom_message, measured, confidence, "
-        "note, contested, not_scored, boundary [verl.wrong_type]",
+        "note, contested, not_scored [verl.wrong_type]",
     ),
     "a setting that is a list of mappings": (
         case_with("config:\n  a.b:\n    - {c: 1}"),

@@ -68,12 +68,3 @@ def test_the_contradictions_are_marked(bundled):
         "tuning-7b-lora-1h100-bs100",
         "tuning-7b-lora-1h100-bs101-x",
     }
-
-
-def test_boundaries_have_two_sides(bundled):
-    sides: dict[str, set[str]] = {}
-    for entry in bundled.by_id.values():
-        if entry.case.boundary:
-            sides.setdefault(entry.case.boundary, set()).add(entry.case.outcome)
-    assert len(sides) == 4
-    assert all(outcomes == {"fits", "oom"} for outcomes in sides.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from case_texts import GOOD, read
 
-from sphinx_verl_resources.catalog.cases import BrokenCase, CaseEntry, load_cases, with_marks
+from sphinx_verl_resources.catalog.cases import BrokenCase, CaseEntry, load_cases
 from sphinx_verl_resources.catalog.files import (
     DataFile,
     bundled_directory,
@@ -192,34 +192,6 @@ def test_a_file_that_the_user_names(tmp_path):
         read_data_file(tmp_path / "none.yaml", "none.yaml")
     with pytest.raises(OSError, match="not a regular file"):
         read_data_file(tmp_path, "here")
-
-
-def test_marks_of_the_record():
-    record = read(
-        """
-- {id: a, model: m, config: {x: 1}, outcome: fits, contested: somebody else says no, boundary: b}
-- {id: b, model: m, config: {x: 1}, outcome: oom, not_scored: no model}
-- {id: c, model: m, config: {x: 1}, outcome: oom, not_scored: no model}
-- {id: d, model: m, config: {x: 1}, outcome: oom, not_scored: no model}
-"""
-    )
-    cases = read(
-        """
-- {id: a, model: m, config: {x: 1}, outcome: fits}
-- {id: b, model: m, config: {x: 2}, outcome: oom}
-- {id: c, model: m, config: {x: 1}, outcome: oom, not_scored: my reason}
-- {id: e, model: m, config: {x: 1}, outcome: oom}
-- {id: d, model: m, config: {x: 1}, outcome: broken}
-"""
-    )
-    marked = with_marks(cases, record)
-    assert marked.by_id["a"].case.contested == "somebody else says no"
-    assert marked.by_id["a"].case.boundary == "b"
-    assert marked.by_id["b"].case.is_scored, "its settings are others"
-    assert marked.by_id["c"].case.not_scored == "my reason"
-    assert marked.by_id["e"].case.is_scored
-    assert (marked.broken, marked.diagnostics) == (cases.broken, cases.diagnostics)
-    assert cases.by_id["a"].case.is_scored, "the cases themselves are as they were"
 
 
 def test_a_case_cannot_be_changed_and_survives_pickling():

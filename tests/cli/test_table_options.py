@@ -174,7 +174,6 @@ def test_runs_with_errors_are_left_out_and_told(runs, capsys):
     ("words", "name"),
     [
         (["export", "--output", "x.json"], "x.json"),
-        (["backtest", "cases.yaml", "--record", "x.yaml"], "x.yaml"),
     ],
 )
 def test_files_are_replaced_whole(runs, tmp_path, monkeypatch, capsys, words, name):

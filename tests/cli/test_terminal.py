@@ -85,9 +85,7 @@ def test_the_line_fits(errors, monkeypatch):
     assert shown.isprintable()
 
 
-@pytest.mark.parametrize(
-    "words", [["backtest", "cases.yaml"], ["estimate", "cases.yaml"], ["table"], ["check"]]
-)
+@pytest.mark.parametrize("words", [["estimate", "cases.yaml"], ["table"], ["check"]])
 def test_what_can_take_long_is_watched(words, errors, data, monkeypatch):
     data.run("a")
     (data.path.parent / "cases.yaml").write_text(

@@ -202,10 +202,3 @@ def test_lengths_do_not_matter(ask):
         found = ask(settings, observed=observed)
         assert found.fits_up_to_tokens is None
         assert found.verdict != "depends-on-lengths"
-
-
-def test_settings_that_were_not_read_leave_no_verdict(ask):
-    found = ask(FULL)
-    assert found.verdict in ("fits", "borderline")
-    unread = replace(found, settings=replace(found.settings, undecided=("a setting: why",)))
-    assert (unread.verdict, unread.peak) == ("unknown", found.peak)

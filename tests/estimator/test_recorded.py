@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.catalog.models.case import Case
-from sphinx_verl_resources.diagnostics import Code, NoAnswerError
-from sphinx_verl_resources.estimator.estimate import Estimate
-from sphinx_verl_resources.estimator.peak import FixedEstimate
-from sphinx_verl_resources.estimator.recorded import estimate_case, request_of_case, training_of
+from sphinx_verl_resources.estimator.recorded import estimate_case, request_of_case
 from sphinx_verl_resources.estimator.versions import CURRENT, OBSERVED
 
 CONFIG = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
@@ -19,11 +16,6 @@ def case(**changes):
     return Case.model_validate(
         {key: value for key, value in {**fields, **changes}.items() if value is not None}
     )
-
-
-def training(**changes):
-    record = {"method": "full", "micro_batch_per_gpu": 2, "sequence_length": 1024, **changes}
-    return case(config=None, training={key: value for key, value in record.items() if value is not None})
 
 
 def test_a_case_says_what_a_request_needs():
@@ -73,42 +65,6 @@ def test_what_is_quoted_in_part_widens_the_range(registries):
     assert quoted.low <= whole.low
     assert quoted.settings.unstated == {"padding", "length", "recompute", "offload"}
     assert whole.settings.unstated == frozenset()
-
-
-def test_each_kind_of_case_has_its_estimate(registries):
-    assert isinstance(estimate_case(case(), registries), Estimate)
-    assert isinstance(estimate_case(training(), registries), FixedEstimate)
-    with pytest.raises(NoAnswerError) as caught:
-        estimate_case(case().model_copy(update={"config": None}), registries)
-    assert caught.value.diagnostics[0].code is Code.missing_key
-
-
-def test_fine_tuning():
-    found = training_of(
-        record := training(parameter_dtype="float32", optimizer="adamw-fused"), record.training
-    )
-    assert (found.tokens, found.shard, found.parameter_bytes, found.lora_rank) == (2048.0, 8, 4, 0)
-    assert (found.optimizer, found.recompute, found.autocast) == ("adamw-fused", True, False)
-    lora = training(
-        method="lora", lora={"rank": 16, "targets": ("q_proj",)}, sharding={"fsdp": 2}, recompute="none"
-    )
-    found = training_of(lora, lora.training)
-    assert (found.lora_rank, found.targets, found.shard, found.recompute) == (16, ("q_proj",), 2, False)
-
-
-@pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"sequence_length": None}, "training.sequence_length"),
-        ({"micro_batch_per_gpu": None}, "training.micro_batch_per_gpu"),
-        ({"parameter_dtype": "float8"}, "training.parameter_dtype"),
-    ],
-)
-def test_numbers_that_nothing_stands_in_for(changes, key):
-    record = training(**changes)
-    with pytest.raises(NoAnswerError) as caught:
-        training_of(record, record.training)
-    assert [problem.place.key for problem in caught.value.diagnostics] == [key]
 
 
 def test_easyr1_has_a_mode_for_its_data_type(registries):

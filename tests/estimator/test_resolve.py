@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.request import Request
-
 MICRO = {"actor.ppo_micro_batch_size_per_gpu": 2}
 
 
@@ -184,14 +181,3 @@ def test_null_means_nothing_or_the_default(ask):
     assert found.settings.actor.checkpointing is False
     assert found.settings.actor.mini_batch == 256
     assert not found.warnings
-
-
-def test_requests_can_be_asked_twice(registries):
-    request = Request(
-        "Qwen/Qwen2.5-7B",
-        {
-            "algorithm.adv_estimator": "grpo",
-        },
-        gpus=8,
-    )
-    assert estimate(request, registries) == estimate(request, registries)

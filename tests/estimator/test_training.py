@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.breakdown import Category
+from sphinx_verl_resources.catalog.models.case import Case
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
-from sphinx_verl_resources.estimator.training import Training, estimate_training
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
+from training import estimate_any
 
 REGISTRIES = read_data([]).registries
 P, H, F, V, LAYERS = 8_030_261_248, 4096, 14_336, 128_256, 32
@@ -22,25 +26,24 @@ R = 2 * V * H + H
 T = 8192
 #: Bytes per token of the current layer, and those saved by a layer without recomputation.
 WORKING, SAVED = 18 * H + 12 * F + 4 * Q + 4 * K + 4 * HEADS, 16 * H + 8 * F + 4 * Q + 4 * K + 4 * HEADS
-FULL = Training(
-    model="meta-llama/Meta-Llama-3-8B",
-    lora_rank=0,
-    targets="all-linear",
-    parameter_bytes=4,
-    autocast=True,
-    optimizer="adamw-foreach",
-    shard=4,
-    tokens=T,
-    recompute=True,
-    loss="torch",
-    gpus=4,
-    gpu="A100",
-)
+FULL = {
+    "parameter_dtype": "float32",
+    "autocast": True,
+    "sharding": {"fsdp": 4},
+    "micro_batch_per_gpu": 1,
+    "sequence_length": T,
+}
 
 
-def run(**changes):
-    found = estimate_training(replace(FULL, **changes), REGISTRIES)
+def run(model="meta-llama/Meta-Llama-3-8B", gpus=4, gpu="A100", **changes):
+    training = {key: value for key, value in {**FULL, **changes}.items() if value is not None}
+    fields = {"id": "a", "model": model, "gpus": {"count": gpus, "type": gpu}, "training": training}
+    found = estimate_any(Case.model_validate(fields), REGISTRIES)
     return found, {phase.name: {part.key: part.size for part in phase.trainer} for phase in found.phases}
+
+
+def adapters(*targets):
+    return {"method": "lora", "lora": {"rank": 16, "targets": targets}}
 
 
 def test_counts_add_up():
@@ -70,7 +73,7 @@ def test_full_fine_tuning():
 
 def test_a_layer_of_the_backward_pass():
     """With more tokens the current layer is wider than the last gradient."""
-    _, phases = run(tokens=2 * T)
+    _, phases = run(sequence_length=2 * T)
     assert phases["update-backward"] == pytest.approx(
         {
             "weights": 4 * P / 4,
@@ -87,10 +90,10 @@ def test_a_layer_of_the_backward_pass():
 
 def test_the_gradient_of_the_root_of_weights_in_16_bits():
     """Its shard in 32 bits comes on top."""
-    _, phases = run(parameter_bytes=2, tokens=512)
+    _, phases = run(parameter_dtype="bfloat16", sequence_length=512)
     assert phases["update-backward"]["root-gradient"] == pytest.approx((6 + 4 / 4) * R)
-    _, adapters = run(lora_rank=16, tokens=512)
-    assert "root-gradient" not in adapters["update-backward"]
+    _, with_lora = run(**adapters(), sequence_length=512)
+    assert "root-gradient" not in with_lora["update-backward"]
 
 
 @pytest.mark.parametrize(
@@ -98,8 +101,8 @@ def test_the_gradient_of_the_root_of_weights_in_16_bits():
     [
         ({}, 20),
         ({"optimizer": "adamw-fused"}, 16),
-        ({"parameter_bytes": 2}, 10),
-        ({"parameter_bytes": 2, "optimizer": "adamw-fused"}, 8),
+        ({"parameter_dtype": "bfloat16"}, 10),
+        ({"parameter_dtype": "bfloat16", "optimizer": "adamw-fused"}, 8),
         ({"optimizer": "adamw-8bit"}, 10),
     ],
 )
@@ -109,7 +112,7 @@ def test_bytes_a_parameter_in_the_optimizer_step(changes, total):
 
 
 def test_one_gpu_gathers_nothing():
-    found, phases = run(shard=1, gpus=1)
+    found, phases = run(sharding={"fsdp": 1}, gpus=1)
     assert not {"gathered-root", "gathered-layer"} & set(phases["update-backward"])
     assert phases["optimizer-step"]["weights"] == 4 * P
     assert outside(found) == ["context", "fragmentation"]
@@ -122,7 +125,7 @@ def outside(found) -> list[str]:
 
 
 def test_without_recomputation():
-    _, phases = run(recompute=False)
+    _, phases = run(recompute="none")
     assert phases["update-forward"]["activations"] == pytest.approx(LAYERS * SAVED * T)
     assert phases["update-backward"]["activations"] == pytest.approx((LAYERS - 1) * SAVED * T)
     assert phases["update-backward"]["working-set"] == pytest.approx(WORKING * T)
@@ -132,12 +135,12 @@ def test_without_recomputation():
     ("changes", "working"),
     [
         ({"kernels": "liger"}, WORKING - 8 * H),
-        ({"kernels": "liger", "lora_rank": 16}, WORKING * 1.94),
-        ({"kernels": "liger", "lora_rank": 16, "autocast": False, "parameter_bytes": 2}, WORKING),
+        ({"kernels": "liger", **adapters()}, WORKING * 1.94),
+        ({"kernels": "liger", **adapters(), "autocast": False, "parameter_dtype": "bfloat16"}, WORKING),
     ],
 )
 def test_fused_kernels(changes, working):
-    _, phases = run(tokens=2 * T, **changes)
+    _, phases = run(sequence_length=2 * T, **changes)
     assert phases["update-backward"]["working-set"] == pytest.approx(working * 2 * T)
 
 
@@ -148,24 +151,38 @@ def test_losses(loss, size):
 
 
 def test_adapters_keep_fp32_under_autocast():
-    _, phases = run(lora_rank=16, targets=("q_proj", "v_proj"), parameter_bytes=2)
-    adapters = 16 * LAYERS * (H + Q + H + K)
+    _, phases = run(**adapters("q_proj", "v_proj"), parameter_dtype="bfloat16")
+    trained = 16 * LAYERS * (H + Q + H + K)
     assert phases["optimizer-step"] == pytest.approx(
         {
             "weights": 2 * P / 4,
-            "adapters": 4 * adapters / 4,
-            "optimizer-states": 8 * adapters / 4,
-            "gradients": 4 * adapters / 4,
-            "step-buffer": 4 * adapters / 4,
+            "adapters": 4 * trained / 4,
+            "optimizer-states": 8 * trained / 4,
+            "gradients": 4 * trained / 4,
+            "step-buffer": 4 * trained / 4,
         }
     )
-    _, plain = run(lora_rank=16, targets=("q_proj", "v_proj"), parameter_bytes=2, autocast=False)
-    assert plain["optimizer-step"]["adapters"] == pytest.approx(2 * adapters / 4)
+    _, plain = run(**adapters("q_proj", "v_proj"), parameter_dtype="bfloat16", autocast=False)
+    assert plain["optimizer-step"]["adapters"] == pytest.approx(2 * trained / 4)
 
 
 def test_what_is_compiled_keeps_less():
-    _, phases = run(recompute=False, kernels="torch.compile")
+    _, phases = run(recompute="none", kernels="torch.compile")
     assert phases["update-forward"]["activations"] == pytest.approx(0.69 * LAYERS * SAVED * T)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"sequence_length": None}, "training.sequence_length"),
+        ({"micro_batch_per_gpu": None}, "training.micro_batch_per_gpu"),
+        ({"parameter_dtype": "float8"}, "training.parameter_dtype"),
+    ],
+)
+def test_numbers_that_nothing_stands_in_for(changes, key):
+    with pytest.raises(NoAnswerError) as caught:
+        run(**changes)
+    assert [problem.place.key for problem in caught.value.diagnostics] == [key]
 
 
 def test_unknown_models():
@@ -176,22 +193,22 @@ def test_unknown_models():
 
 def test_capacity():
     assert run(gpu=None)[0].verdict == "unknown"
-    assert run(shard=1, gpus=1)[0].verdict == "does-not-fit"
-    assert run(shard=64, gpus=64, tokens=512)[0].verdict == "fits"
+    assert run(sharding={"fsdp": 1}, gpus=1)[0].verdict == "does-not-fit"
+    assert run(sharding=None, gpus=64, sequence_length=512)[0].verdict == "fits"
 
 
 @given(
-    tokens=st.floats(1, 1e6),
-    more=st.floats(0, 1e6),
-    recompute=st.booleans(),
-    rank=st.sampled_from([0, 16]),
-    kernels=st.sampled_from(["", "liger", "torch.compile"]),
+    tokens=st.integers(1, 10**6),
+    more=st.integers(0, 10**6),
+    recompute=st.sampled_from(["full", "none"]),
+    lora=st.sampled_from([{}, adapters()]),
+    kernels=st.sampled_from([None, "liger", "torch.compile"]),
     loss=st.sampled_from(["torch", "fused", "liger", "chunked"]),
     shard=st.sampled_from([1, 2, 8]),
 )
-def test_more_tokens_never_take_less(tokens, more, recompute, rank, kernels, loss, shard):
-    settings = {"recompute": recompute, "lora_rank": rank, "kernels": kernels, "loss": loss, "shard": shard}
-    few, many = (run(tokens=count, **settings)[0] for count in (tokens, tokens + more))
+def test_more_tokens_never_take_less(tokens, more, recompute, lora, kernels, loss, shard):
+    settings = {"recompute": recompute, "kernels": kernels, "loss": loss, "sharding": {"fsdp": shard}, **lora}
+    few, many = (run(sequence_length=count, **settings)[0] for count in (tokens, tokens + more))
     assert few.peak <= many.peak * (1 + 1e-9)
     assert 0 < few.low <= few.peak <= few.high
     assert few.torch_peak == max(phase.counted for phase in few.phases)

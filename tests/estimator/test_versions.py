@@ -10,7 +10,6 @@ from qwen_7b import H, P, T, V
 from sphinx_verl_resources.estimator.constants import POOL_OFFSET, SECOND_CONTEXT
 from sphinx_verl_resources.estimator.versions import (
     CURRENT,
-    LAST,
     RELEASES,
     version_of,
     version_on,
@@ -148,50 +147,6 @@ def test_bucket_for_weights(change):
     assert change((0, 6, 0), "weight-sync", "bucket", older) == (GIB, GIB)
     newer = {**fsdp2, "rollout.checkpoint_engine.update_weights_bucket_megabytes": 4096}
     assert change((0, 7, 1), "weight-sync", "bucket", newer) == (None, 4 * GIB)
-
-
-@pytest.mark.parametrize(("strategy", "size"), [("fsdp", 2), ("fsdp2", 4)])
-def test_gradients_stay_undivided_while_they_accumulate(change, strategy, size):
-    settings = {"actor.strategy": strategy}
-    assert change((0, 9, 0), "update-forward", "undivided-gradients", settings) == (None, size * P)
-    assert change((0, 9, 0), "update-forward", "gradients", settings) == (4 * P / 8, None)
-
-
-def test_a_switch_divides_gradients_after_each_micro_batch(ask):
-    switch = "fsdp.use_no_sync_for_gradient_accumulation"
-
-    def deferred(version, **settings):
-        return ask({**FULL, **settings}, version=version).settings.actor.fsdp.defers_sync
-
-    assert [deferred(version) for version in ((0, 8, 0), (0, 9, 0), LAST)] == [False, True, False]
-    assert [deferred(LAST, **{switch: value}) for value in (True, False, None)] == [True, False, False]
-    assert not deferred((0, 9, 0), **{switch: False})
-
-
-def test_gradients_of_adapters_are_small(change):
-    assert change((0, 9, 0), "update-forward", "undivided-gradients", {"model.lora_rank": 32}) == (
-        None,
-        2 * 80_740_352,
-    )
-
-
-def test_second_copy_of_the_logits(change):
-    # In the update the quotient is one more copy, and the backward pass has one fewer copy of the gradient.
-    assert change((0, 9, 0), "update-forward", "logits") == (8 * T * V, 4 * T * V)
-    entropy = {"actor.entropy_coeff": 0.01}
-    assert change((0, 9, 0), "update-forward", "logits", entropy) == (8 * T * V, 6 * T * V)
-    assert change((0, 9, 0), "old-log-prob", "logits") == (2 * T * V, 4 * T * V)
-    eager = {"actor.use_torch_compile": False}
-    assert change((0, 9, 0), "old-log-prob", "logits", eager) == (14 * T * V, 16 * T * V)
-    assert change((0, 9, 0), "ref-log-prob", "logits") == (2 * T * V, 4 * T * V)
-    megatron = {"actor.strategy": "megatron"}  # in fp32, divided in place by every version
-    assert change((0, 9, 0), "ref-log-prob", "logits", megatron) == (6 * T * V, 6 * T * V)
-    assert change((0, 9, 0), "old-log-prob", "logits", megatron) == (12 * T * V, 12 * T * V)
-
-
-def test_fsdp2_hands_over_tensor_by_tensor(change):
-    settings = {"actor.strategy": "fsdp2", "fsdp.param_offload": True}
-    assert change((0, 9, 0), "weight-sync", "weights", settings) == (4 * P / 8, None)
 
 
 def test_micro_batches_of_the_critic(ask):

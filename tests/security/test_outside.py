@@ -22,8 +22,6 @@ COMMANDS = {
     "new-force": ["new", "--script", "run.sh", "--gpus", "8*H100", "--output", "data", "--force"],
     "export-files": ["export", "data", "--output", "data/schema"],
     "estimate": ["estimate", "data/runs/a.yaml"],
-    "backtest": ["backtest", "data/cases/a.yaml", "--record", "data/accuracy.yaml"],
-    "record": ["backtest", "cases.yaml", "--record", "data/accuracy.yaml"],
     "schema": ["schema", "--output", "data/schema"],
 }
 FILES = [f"runs/{name}.yaml" for name in ("a", NEW)]
@@ -68,7 +66,7 @@ def shown(arguments: list[str]) -> str:
 
 @pytest.mark.parametrize("name", [*FILES, "runs", "cases", "schema"])
 def test_each_link_alone(name, tmp_path, monkeypatch):
-    others = {"accuracy.yaml": ["record"], "cases/a.yaml": ["backtest"], "runs/a.yaml": ["estimate"]}
+    others = {"runs/a.yaml": ["estimate"]}
     others |= {"schema/run.json": ["schema"], "schema": ["schema", "export-files"]}
     make(tmp_path, name)
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,7 @@ from sphinx_verl_resources.answer.changes import Change
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.suggestions import FILLS_HOST, ROUNDS
-from sphinx_verl_resources.estimator.tasks import fitted, task_settings
+from sphinx_verl_resources.estimator.tasks import SAVING, TASKS, fitted
 from sphinx_verl_resources.estimator.versions import CURRENT
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.changes import change_text, changes_item, heading
@@ -30,7 +30,7 @@ def change():
 @pytest.fixture
 def found():
     def of(model, gpus, gpu, version=CURRENT, **more):
-        request = Request(model, {**task_settings("GRPO"), **more}, gpus, gpu, version=version)
+        request = Request(model, {**SAVING, **TASKS["GRPO"], **more}, gpus, gpu, version=version)
         return answer_settings(fitted(request, REGISTRIES), DATA)
 
     return of

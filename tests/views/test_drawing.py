@@ -12,16 +12,13 @@ from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.catalog.models.run import Measured
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.backtest import score
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
-from sphinx_verl_resources.estimator.sweeps import savings
-from sphinx_verl_resources.estimator.tasks import task_settings
+from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
 from sphinx_verl_resources.units import GIB
-from sphinx_verl_resources.views.accuracy import SIGNS, accuracy_plot, log_marks, plotted
 from sphinx_verl_resources.views.analysis import waterfall_chart
-from sphinx_verl_resources.views.charts import phase_chart, savings_chart
+from sphinx_verl_resources.views.charts import phase_chart
 from sphinx_verl_resources.views.drawing import (
     PAINTS,
     WIDTH,
@@ -86,7 +83,6 @@ def test_drawings_are_small_for_every_run():
         if run.settings:
             request = request_of_run(run, FACTS)
             check(phase_chart(estimate(request, FACTS), run.short_name, run.measured))
-            check(savings_chart(savings(request, FACTS), run.short_name))
             drawn += 1
     assert drawn > 40
 
@@ -95,7 +91,7 @@ def test_drawings_are_small_for_every_architecture():
     drawn = 0
     for architecture in FACTS.architectures:
         try:
-            found = estimate(Request(architecture.hf_id, task_settings("PPO"), 1, "H100"), FACTS)
+            found = estimate(Request(architecture.hf_id, {**SAVING, **TASKS["PPO"]}, 1, "H100"), FACTS)
         except NoAnswerError:
             continue
         check(phase_chart(found, architecture.name, Measured(gib=100.0, counter="not-stated")))
@@ -149,11 +145,7 @@ def test_what_does_not_fit_is_hatched_and_says_by_how_much(critic):
 def test_without_a_capacity_there_is_no_line():
     found = estimate(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS)
     assert found.capacity is None
-    for chart in (
-        phase_chart(found, "x", None),
-        savings_chart(savings(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS), "x"),
-    ):
-        assert "offers" not in check(chart).get_text()
+    assert "GPU capacity" not in check(phase_chart(found, "x", None)).get_text()
 
 
 @pytest.mark.parametrize(
@@ -213,39 +205,3 @@ def test_ticks_are_round_and_few(most):
 
 def test_a_drawing_without_parts_is_one():
     assert check(Drawing("x", "y", 10.04, ())).svg["viewbox"] == "0 0 360 10"
-
-
-def test_the_plot_has_a_point_and_a_range_for_each_case_that_counts():
-    from sphinx_verl_resources.catalog.cases import load_cases
-    from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
-    from sphinx_verl_resources.diagnostics import Location
-
-    files = take_snapshot(bundled_directory(), [], Location("x")).cases
-    cases = [entry.case for entry in load_cases(files).by_id.values()]
-    scores = [score(case, FACTS) for case in cases]
-    shown = plotted(scores)
-    assert 10 < len(shown) < len(scores)
-    assert all(item.case.is_scored and item.observed and item.computed for item in shown)
-    found = check(accuracy_plot(shown, "x"))
-    for group, sign in SIGNS.items():
-        own = [item for item in shown if item.group == group]
-        points = [
-            path
-            for path in found.select(":not(g) > path")
-            if sign.shape in path["d"] and sign.colour in str(path)
-        ]
-        assert sum(path["d"].count("M") for path in points) == len(own) + bool(own), group  # and the legend
-        ranges = [
-            path
-            for path in found.select(":not(g) > path")
-            if re.fullmatch(r"(M\d+ \d+V\d+)+", path["d"]) and sign.colour in str(path)
-        ]
-        assert sum(path["d"].count("M") for path in ranges) == len(own), group
-    assert len({sign.shape for sign in SIGNS.values()} | {"round", "square"}) == len(SIGNS) + 1
-
-
-def test_marks_of_a_logarithmic_axis_hold_all_values():
-    for least, most in ((1, 1), (0.3, 0.31), (10, 10), (3, 4000)):
-        found = log_marks(least, most)
-        assert found[0] <= least <= most <= found[-1]
-        assert len(found) > 1

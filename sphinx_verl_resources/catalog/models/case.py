@@ -261,7 +261,6 @@ class Case(Record):
         "Source that contradicts the observation; a contested case is not scored."
     )
     not_scored: Words | None = optional("Reason why an uncontested case is not scored.")
-    boundary: Text | None = optional("Name of the search for the largest batch that the case belongs to.")
 
     @model_validator(mode="after")
     def _has_settings(self) -> "Case":

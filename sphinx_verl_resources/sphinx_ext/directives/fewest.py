@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ...catalog.names import DEFAULT_TASK
+from ...catalog.selection import sizes
 from ...i18n import _
 from ..references import row_link
 from .base import ABOUT_TABLE
-from .fit import SIZES, WITHOUT_LEGEND, SizesDirective, task_option
+from .computed import SettingsDirective
 from .options import Option, numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...answer.sizes import FewestTable
+    from .computed import Settings
 
 #: Memory of NVIDIA's GPUs used for training, in GB; a B200 has 180.
 DEFAULT_MEMORIES = (24, 40, 80, 96, 141, 180)
 #: Memory of the table that is shown first, in GB.
 FIRST_MEMORY = 80
 MOST_MEMORY = 10_000
+NO_LEGEND = "no-legend"
 _ABOUT = {
     "caption": "Beginning of each caption, before the memory and the GPUs.",
     "name": "Label for links from other pages to the table that is shown first.",
@@ -36,18 +42,26 @@ OPTIONS = (
         numbers(MOST_MEMORY),
         DEFAULT_MEMORIES,
     ),
-    task_option("``GRPO``, ``PPO`` or ``DAPO``"),
-    SIZES,
-    WITHOUT_LEGEND,
+    Option("task", "Algorithm.", "``GRPO``, ``PPO`` or ``DAPO``", f"``{DEFAULT_TASK}``", value=DEFAULT_TASK),
+    Option(
+        "sizes",
+        "Size classes to show.",
+        "size classes, separated by spaces or commas",
+        "all with a model: the analysis's or, if no tested run loads it, the one in most tested runs",
+        sizes,
+        (),
+    ),
+    Option(NO_LEGEND, "Leave out the legend, for example if another table on the page has it."),
     *(replace(option, help=_ABOUT[option.name]) for option in ABOUT_TABLE),
 )
 
 
-class VerlFewest(SizesDirective):
+class VerlFewest(SettingsDirective):
     """The fewest GPUs for each size class: a table for each memory size, with tabs."""
 
     directive = "verl-fewest"
     takes = OPTIONS
+    instead_of_argument = "list the size classes in :sizes:"
 
     def show(self) -> list[nodes.Node]:
         """Return the tables, their legend, and the settings of the estimates."""
@@ -65,7 +79,20 @@ class VerlFewest(SizesDirective):
         title = self.values["caption"] or _("Fewest GPUs for {task}").format(task=known_task(task))
         models = dict(self.ask(SizeModels(classes)))
         panels = self._panels(tables, models, title)
-        return self.with_legend(panels, render.fewest_legend(tables), settings)
+        return self._with_legend(panels, render.fewest_legend(tables), settings)
+
+    def _with_legend(
+        self, shown: nodes.Element, legend: Sequence[nodes.Node], settings: Settings
+    ) -> list[nodes.Node]:
+        """Return the content, its legend unless that is left out, and the settings of the estimates."""
+        from ...answer.question import Question, request_of
+        from ...estimator.queries import Defaults
+        from ...estimator.tasks import LIMITS
+        from ...views.fewest import fit_settings
+
+        asked = request_of(Question("", task=self.values["task"], overrides=dict(settings)))
+        every = {**dict(self.ask(Defaults(LIMITS))), **asked.config}
+        return [shown, *(() if NO_LEGEND in self.given else legend), fit_settings(every)]
 
     def _panels(self, tables: tuple[FewestTable, ...], models: dict[str, str], title: str) -> nodes.container:
         """Return the tables behind tabs, starting with ``FIRST_MEMORY`` if it is there."""

@@ -105,10 +105,9 @@ ESTIMATE_OPTIONS = (
         "changes that make it fit if it does not, the value of verl's metric, host memory. ``chart``: a bar "
         "for each phase against the GPU's capacity, drawn in HTML and followed by the table. ``table``: a "
         "row for each phase. ``components``: each part of the peak phase with its formula, its numbers and "
-        "its evidence. ``host``: the same for the memory of a node. ``savings``: the effect of each setting "
-        "that saves memory, as a chart and a table, when all are switched off and then on again one by one. "
-        "Settings that the estimate leaves out are always listed below.",
-        ("answer", "chart", "table", "components", "host", "savings"),
+        "its evidence. ``host``: the same for the memory of a node. Settings that the estimate leaves out "
+        "are always listed below.",
+        ("answer", "chart", "table", "components", "host"),
         ("answer", "table"),
     ),
     *ABOUT_TABLE,
@@ -294,15 +293,13 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         made: dict[str, Callable[[], Iterable[nodes.Node]]] = dict.fromkeys(self.values["show"], list)
         made["answer"] = lambda: self._answer(query, measured)
         if shown := credible(found):
-            name = self._chart_name(title)
+            name = self.values["run"] or title
             made |= {
                 "chart": lambda: [self.chart(phase_chart(shown, caption, measured), name)],
                 "table": lambda: [self.table(render.phase_rows(shown), caption)],
                 "components": lambda: render.peak_parts(shown),
                 "host": lambda: render.host_parts(shown),
             }
-        if not found.undecided:
-            made["savings"] = lambda: self._savings(query, title)
         content = self._pieces(made)
         if shown and {"components", "host"}.intersection(self.values["show"]):
             content.append(render.evidence_legend())
@@ -317,20 +314,6 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         found = self.ask(SettingsAnswer(query))
         runs = evidence_items(found, self.values["run"], partial(row_link, self.env))
         return answer(found, measured, runs)
-
-    def _chart_name(self, title: str) -> str:
-        return self.values["run"] or title
-
-    def _savings(self, query: EstimateQuery, title: str) -> list[nodes.Node]:
-        """Return the effect of each setting that saves memory: a chart, a table, and a note."""
-        from ...estimator.queries import Savings
-        from ...views.charts import savings_chart
-        from ...views.estimate import saving_note, saving_rows
-
-        steps = self.ask(Savings(query))
-        caption = _("{what}: what each setting saves").format(what=title)
-        chart = self.chart(savings_chart(steps, caption), f"savings-{self._chart_name(title)}")
-        return [chart, self.table(saving_rows(steps), caption, with_options=False), saving_note()]
 
 
 class VerlMemorySummary(AnalysisDirective):

@@ -44,7 +44,7 @@ PAGES = {
     "memory-model": ".. verl-memory:: own/Used-1B",
     "memory-chart": ".. verl-memory:: 3B\n   :show: chart\n",
     "memory-run": ".. verl-memory::\n   :run: a7\n   :show: answer table components host\n",
-    "memory-drawn": ".. verl-memory::\n   :run: a7\n   :show: chart savings\n",
+    "memory-drawn": ".. verl-memory::\n   :run: a7\n   :show: chart\n",
     "memory-settings": (
         ".. verl-memory::\n   :model: own/Used-1B\n   :gpus: 2*OWN-40\n\n   trainer.nnodes: 1\n"
     ),
@@ -57,13 +57,10 @@ PAGES = {
     "priorities": ".. verl-analysis:: priorities",
     "trade-offs": ".. verl-analysis:: trade-offs",
     "monitoring": ".. verl-analysis:: monitoring",
-    "fit": ".. verl-fit::\n   :gpu: OWN-40\n   :task: GRPO\n   :sizes: 7B\n   :gpus: 2 8 16\n",
-    "lengths": ".. verl-lengths::\n   :model: own/Used-1B\n   :gpus: 2*OWN-40\n   :responses: 1024 4096\n",
+    "fewest": ".. verl-fewest::\n   :memory: 40\n   :sizes: 7B\n",
     "what-if": ".. verl-what-if::\n   :models: own/Used-1B\n   :gpus: OWN-40\n   :counts: 2 8\n",
     "downloads": ".. verl-downloads::\n",
-    "accuracy": ".. verl-accuracy::\n   :show: summary cases\n   :group: other\n",
-    "accuracy-drawn": ".. verl-accuracy::\n   :show: plot\n   :group: training\n",
-    "accuracy-training": ".. verl-accuracy::\n   :group: training\n",
+    "accuracy": ".. verl-accuracy::\n   :group: other\n",
 }
 PLAIN = "Text that uses nothing.\n\n.. _own-label:\n\nBelow\n-----\n\nMore.\n"
 RUN = """\

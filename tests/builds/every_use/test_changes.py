@@ -21,7 +21,7 @@ def folder(data):
 #: One change of each kind, with compared output.
 COMPARED = {
     "figures of 8B", "run added", "run broken", "card of runs renamed", "architecture deleted", "key added that a page shows",
-    "accuracy of fine-tuning", "case overridden in a later directory",
+    "case overridden in a later directory",
 }  # fmt: skip
 
 
@@ -65,7 +65,7 @@ VALUES = {
     "edit_url": ("https://example.org/edit/{path}", {"runs-details"}),
     "add_run": ("own-label", {"runs", "runs-empty"}),
     "estimator_page": ("own-label", {*REMARKS, "what-if"}),
-    "data": (["../more", "../data"], {"gpus"}),
+    "data": (["../more", "../data"], {"gpus", "fewest"}),
 }
 
 

@@ -1,4 +1,4 @@
-"""The record of accuracy: the estimator's errors for each kind of run, and the ranges that follow from them.
+"""Write data/accuracy.yaml, the errors for each kind of run and the resulting ranges: ``make accuracy``.
 
 Fitted values are tested on cases from other sources: leave one source out, fit to the rest, and measure the
 errors on the source that was left out.
@@ -7,26 +7,25 @@ errors on the source that was left out.
 from __future__ import annotations
 
 import math
-import statistics
-from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from ..catalog.catalog import Registry
-from ..catalog.dataset import no_progress
-from ..catalog.models.registries import Accuracy, AccuracyPart
-from ..catalog.names import CASE_GROUPS, EASYR1, FSDP, FSDP_TODAY, MEGATRON
-from .allocations import Ends, size_of
-from .backtest import score
-from .constants import LOGITS_IN_LOGS
-from .estimate import Estimate, likeness
+from training import score_any
+
+from sphinx_verl_resources.catalog.models.registries import Accuracy, AccuracyPart
+from sphinx_verl_resources.catalog.names import CASE_GROUPS, EASYR1, FSDP, FSDP_TODAY, MEGATRON
+from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.allocations import Ends, size_of
+from sphinx_verl_resources.estimator.constants import LOGITS_IN_LOGS
+from sphinx_verl_resources.estimator.estimate import Estimate, likeness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..catalog.dataset import Progress
-    from ..catalog.models.case import Case
-    from .backtest import Score
-    from .registries import Registries
+    from sphinx_verl_resources.catalog.models.case import Case
+    from sphinx_verl_resources.estimator.backtest import Score
+    from sphinx_verl_resources.estimator.registries import Registries
 
 #: The share of measured values that ranges should contain.
 COVERAGE = 0.9
@@ -49,23 +48,23 @@ def summaries(scores: Iterable[Score]) -> tuple[Accuracy, ...]:
 def _summary(
     kind: str, own: Sequence[Score], everything: Sequence[Score], needed: dict[str, float]
 ) -> Accuracy:
-    errors = [abs(item.deviation or 0) for item in own]
+    errors = [abs(item.deviation) for item in own]
     widening = _widening(own, everything, needed)
     others = {source: _others(own, source) for source in {source_of(item.case) for item in own}}
-    of_others = {
+    widest = {
         source: _widening(found, _others(everything, source), needed) for source, found in others.items()
     }
-    inside = [needed[item.case.id] <= of_others[source_of(item.case)] for item in own]
-    widths = [_half_width(item, widening) for item in own]
+    inside = [needed[item.case.id] <= widest[source_of(item.case)] for item in own]
+    ends = [(item, _ends(item, widening)) for item in own]
     return Accuracy(
         name=kind,
         cases=len(own),
-        mean_error=statistics.fmean(errors),
-        median_error=statistics.median(errors),
+        mean_error=fmean(errors),
+        median_error=median(errors),
         worst_error=max(errors),
         out_of_fold=_out_of_fold(own),
         inside=sum(inside) / len(own),
-        half_width=statistics.median(widths),
+        half_width=median((high - low) / 2 / item.computed for item, (low, high) in ends),
         widening=widening,
         parts=_parts(own),
     )
@@ -76,24 +75,16 @@ def _parts(scores: Iterable[Score]) -> tuple[AccuracyPart, ...]:
     errors: dict[tuple[bool, bool, bool], list[float]] = {}
     for item in scores:
         if isinstance(item.estimate, Estimate) and item.group != EASYR1:
-            errors.setdefault(likeness(item.estimate), []).append(abs(item.deviation or 0))
+            errors.setdefault(likeness(item.estimate), []).append(abs(item.deviation))
     return tuple(
-        AccuracyPart(
-            today=today,
-            lora=lora,
-            experts=experts,
-            cases=len(found),
-            mean_error=round(statistics.fmean(found), 3),
-        )
-        for (today, lora, experts), found in sorted(errors.items())
+        AccuracyPart(today=now, lora=lora, experts=moe, cases=len(found), mean_error=round(fmean(found), 3))
+        for (now, lora, moe), found in sorted(errors.items())
     )
 
 
 def source_of(case: Case) -> str:
     """Return the source of a case: cases from the same document or directory of logs are not independent."""
     source = case.source
-    if source is None:
-        return case.id
     path = source.path
     if path and path.endswith(".log"):
         path = path.rpartition("/")[0]
@@ -110,29 +101,22 @@ def needed_widening(item: Score) -> float:
     for _ in range(20):
         middle = (low + high) / 2
         ends = _ends(item, middle)
-        low, high = (low, middle) if ends.low <= (item.observed or 0) <= ends.high else (middle, high)
+        low, high = (low, middle) if ends.low <= item.observed <= ends.high else (middle, high)
     return high
 
 
 def _ends(item: Score, widening: float) -> Ends:
     """Return the range of the compared figure with a widening."""
     found = item.compared
-    if found is None:
-        return Ends(0.0, math.inf)
     return found.torch_peak_ends(widening) if item.figure == "counter" else found.peak_ends(widening)
-
-
-def _half_width(item: Score, widening: float) -> float:
-    low, high = _ends(item, widening)
-    return (high - low) / 2 / (item.computed or 1)
 
 
 def _widening(own: Sequence[Score], everything: Sequence[Score], needed: dict[str, float]) -> float:
     """Return the smallest widening with which 90 % of the ranges contain the observed value."""
     cases = own if len(own) >= _FEWEST else [item for item in everything if item.group in _OF_VERL]
     ordered = sorted(needed[item.case.id] for item in cases)
-    found = ordered[math.ceil(COVERAGE * len(ordered)) - 1] if ordered else 1.0
-    return math.ceil(max(_NARROWEST, found) * 1000) / 1000
+    found = max(_NARROWEST, ordered[math.ceil(COVERAGE * len(ordered)) - 1])
+    return math.ceil(found * 1000) / 1000
 
 
 def _out_of_fold(scores: Sequence[Score]) -> float:
@@ -141,7 +125,7 @@ def _out_of_fold(scores: Sequence[Score]) -> float:
     for source in dict.fromkeys(source_of(item.case) for item in scores):
         best = fitted(_others(scores, source))
         errors += [error_with(best, item) for item in scores if source_of(item.case) == source]
-    return statistics.fmean(errors)
+    return fmean(errors)
 
 
 def fitted(scores: Sequence[Score]) -> float:
@@ -152,8 +136,6 @@ def fitted(scores: Sequence[Score]) -> float:
 def error_with(each: float, item: Score) -> float:
     """Return the error of a log with other bytes per logit in its update."""
     found = item.compared
-    if found is None or not item.observed or not item.computed:
-        return 0.0
     factor, fitted_here = each / LOGITS_IN_LOGS.value - 1, LOGITS_IN_LOGS.spread
     changed = [
         phase.counted + factor * size_of(tuple(part for part in phase.trainer if part.spread is fitted_here))
@@ -163,21 +145,9 @@ def error_with(each: float, item: Score) -> float:
     return abs(computed / item.observed - 1)
 
 
-def accuracy_of(
-    cases: Sequence[Case],
-    registries: Registries,
-    progress: Progress = no_progress,
-) -> tuple[tuple[Score, ...], tuple[Accuracy, ...]]:
-    """Score every case with ranges fitted to these cases, and return the scores and the record of accuracy.
-
-    Args:
-        cases: the observations.
-        registries: the registries, whose record of accuracy is ignored.
-        progress: reports progress over the cases.
-    """
-    found = tuple(map(_rounded, summaries(score(case, registries) for case in progress(cases, "cases"))))
-    refitted = replace(registries, accuracy=Registry(found))
-    return tuple(score(case, refitted) for case in progress(cases, "cases")), found
+def accuracy_of(cases: Iterable[Case], registries: Registries) -> tuple[Accuracy, ...]:
+    """Return the record of accuracy that follows from the cases."""
+    return tuple(map(_rounded, summaries([score_any(case, registries) for case in cases])))
 
 
 def _rounded(found: Accuracy) -> Accuracy:
@@ -205,3 +175,10 @@ def accuracy_text(entries: Iterable[Accuracy]) -> str:
             inner = ", ".join(f"{name}: {str(value).lower()}" for name, value in part)
             lines.append(f"      - {{{inner}}}")
     return _HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    root = Path(__file__).resolve().parent.parent
+    data = read_data([str(root / "data")])
+    cases = (entry.case for entry in data.cases.by_id.values())
+    (root / "data/accuracy.yaml").write_text(accuracy_text(accuracy_of(cases, data.registries)), "utf-8")

@@ -1,0 +1,64 @@
+"""Estimate cases, also those of plain training, which ``verl-resources estimate`` refuses.
+
+``python tools/backtest.py CASES.yaml [--data DIR]… [--format json]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from training import estimate_any
+
+from sphinx_verl_resources.catalog.cases import BrokenCase, load_cases
+from sphinx_verl_resources.cli.command import UsageError, report
+from sphinx_verl_resources.cli.data import add_data_option, given_data, registry_problems
+from sphinx_verl_resources.cli.files import read_file
+from sphinx_verl_resources.cli.question import errors_text
+from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.export import failed, result_of
+from sphinx_verl_resources.views.plain_text import plain_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sphinx_verl_resources.catalog.cases import CaseEntry
+    from sphinx_verl_resources.estimator.registries import Registries
+
+
+def results(entries: tuple[CaseEntry | BrokenCase, ...], registries: Registries) -> Iterator[dict[str, Any]]:
+    """Yield the result of each case, as ``verl-resources estimate`` prints it."""
+    for entry in entries:
+        if isinstance(entry, BrokenCase):
+            yield failed(entry.id, entry.error.text)
+            continue
+        try:
+            yield result_of(entry.case.id, estimate_any(entry.case, registries))
+        except NoAnswerError as error:
+            yield failed(entry.case.id, errors_text(error.diagnostics))
+
+
+def main() -> int:
+    """Print the result of every case."""
+    parser = argparse.ArgumentParser(description="Estimate cases, also those of plain training.")
+    parser.add_argument("path", metavar="CASES.yaml", help="file of cases")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    add_data_option(parser)
+    options = parser.parse_args()
+    try:
+        data = given_data(options.data)
+        cases = load_cases([read_file(options.path)])
+    except UsageError as error:
+        parser.error(str(error))
+    bad = report([*registry_problems(data), *cases.diagnostics])
+    found = list(results(cases.entries, data.registries))
+    rows = ((item["id"], item["verdict"], str(item["peak_gib"]), item.get("error", "")) for item in found)
+    table = plain_table("Case | Verdict | Peak GiB> | Problem", rows)
+    sys.stdout.write(f"{json.dumps(found, indent=2) if options.format == 'json' else table}\n")
+    return int(bad or any("error" in item or item["fits"] is False for item in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
