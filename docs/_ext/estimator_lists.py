@@ -37,12 +37,11 @@ class EstimatorTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         table = empty_table("verl-docs-estimator")
-        cells = [[Cell.of(text) if isinstance(text, str) else text for text in row] for row in self.rows()]
-        table += table_group(self.headings, cells)
+        table += table_group(self.headings, [[*map(Cell.of, row)] for row in self.rows()])
         self.set_source_info(table)
         return [table]
 
-    def rows(self) -> Iterable[Sequence[str | Cell]]:
+    def rows(self) -> Iterable[Sequence[str]]:
         raise NotImplementedError
 
 

@@ -62,7 +62,6 @@ def build_project(own, data) -> Path:
     pages = {
         "runs": f".. verl-runs::\n{BLOCKS}",
         "two": TWO_TABLES,
-        "plain": "Text.",
     }
     own.page(".. toctree::\n\n" + "".join(f"   {name}\n" for name in pages))
     for name, text in pages.items():

@@ -73,11 +73,3 @@ def test_an_address_names_the_table(site, folder, fragment, shown):
     page.wait_for_load_state("load")
     assert page.evaluate(SHOWN) == [shown]
     assert page.evaluate(CURRENT) == [shown.replace("fewest-", "").replace("-gb", " GB")]
-
-
-def test_a_link_to_a_place_in_a_hidden_table_shows_it(site, folder):
-    page = site(folder).open()
-    table = page.locator("#fewest-96-gb table[id]").get_attribute("id")
-    page.evaluate(f"location.hash = '{table}'")
-    page.wait_for_function("() => document.querySelector('[aria-current]')?.textContent === '96 GB'")
-    assert page.evaluate(SHOWN) == ["fewest-96-gb"]

@@ -39,11 +39,6 @@ def test_back_undoes_a_filter(opened):
     assert page.url.endswith("runs.html")
 
 
-def test_case_separators_and_the_names_of_rows_do_as_well(opened):
-    page = opened("runs.html?gpu=h100&task=grpo")
-    assert every_row(page) == ["e", "a"]
-
-
 @pytest.mark.parametrize("target", ["run-a", "size-7b", "size-405b", "run-a-details"])
 def test_a_link_to_what_is_hidden_shows_it(opened, target):
     page = opened(f"runs.html?gpu=H20&sort=gpus#{target}", viewport={"width": 800, "height": 300})

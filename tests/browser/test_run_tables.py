@@ -73,13 +73,6 @@ def test_a_page_of_another_language_and_direction(site, runs_folder, tmp_path):
     assert every_row(page) == ["f"]
 
 
-def test_a_page_without_a_table_loads_nothing(opened):
-    page = opened("plain.html")
-    names = page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
-    assert names
-    assert not [name for name in names if "verl-resources" in name]
-
-
 def test_without_scripts_every_row_is_there_and_no_control(opened):
     page = opened("runs.html?gpu=H20", java_script_enabled=False)
     assert not page.locator("button:visible, select:visible, fieldset:visible").count()

@@ -1,18 +1,10 @@
-"""The form on its page: files, keyboard, screen readers, paper, no JavaScript, narrow windows."""
+"""The form on its page: files, keyboard, no JavaScript."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-from form_pages import FIRST, FORM, OTHERS, STRICT, check, choose, query, settle, shown
-
-
-@pytest.fixture(scope="module")
-def usual(new_project):
-    """A page with a form and text below, in a theme that supports narrow windows."""
-    build = new_project("usual").page(FORM + "\nText.\n" * 50).build(html_theme="alabaster")
-    return build.out
+from form_pages import FIRST, OTHERS, STRICT, check, choose, query, settle, shown
 
 
 def test_files_are_loaded_when_they_are_needed(open_page):
@@ -100,27 +92,6 @@ def test_it_works_from_a_folder(browser, form_folder):
     choose(page, count="32")
     check(shown(page), {**FIRST, "count": "32"})
     assert problems == []
-
-
-@pytest.mark.parametrize("direction", ["ltr", "rtl"])
-@pytest.mark.parametrize("width", [360, 390, 800, 1440])
-def test_it_is_no_wider_than_its_place(site, usual, width, direction):
-    """This includes a model with a name of 60 characters, and all details open."""
-    page = site(usual).open(viewport={"width": width, "height": 800})
-    page.evaluate("(direction) => { document.dir = direction; }", direction)
-    page.evaluate("document.querySelector('option').label = 'x'.repeat(60)")
-    choose(page, model="Qwen/Qwen2.5-0.5B", gpu="RTX-4090")
-    for summary in page.locator(".verl-what-if summary").all():
-        summary.click()
-    wide = """(form) => {
-      const {left, right} = form.parentElement.getBoundingClientRect();
-      const inside = [form, ...form.querySelectorAll("*:not(option, .verl-unseen)")];
-      const boxes = inside.map((one) => [one.className || one.tagName, one.getBoundingClientRect()]);
-      return boxes.filter(([, box]) => box.width && (box.right > right + 1 || box.left < left - 1)).map(([name]) => name);
-    }"""
-    assert page.locator("form.verl-what-if").evaluate(wide) == []
-    choose(page, model="Qwen/Qwen2.5-72B-Instruct")
-    assert page.locator("form.verl-what-if").evaluate(wide) == []
 
 
 #: The sum of layout shifts.

@@ -52,12 +52,6 @@ def test_each_memory_has_its_panel_and_80_gb_is_shown_first(project):
     assert any(script["src"].startswith("_static/verl-tables.js") for script in soup.select("script[src]"))
 
 
-def test_the_legend_explains_what_the_tables_show(project):
-    legend = project.page(PAGE).build().soup().select_one("ul.verl-legend").get_text()
-    assert "the recorded run on the fewest GPUs" in legend
-    assert "†: less total GPU memory" in legend
-
-
 def test_the_search_says_where_it_ends_and_for_which_lengths(project, table_rows):
     page = ".. verl-fewest::\n   :memory: 24\n   :sizes: 671B\n\n   data.max_response_length: 16384\n"
     soup = project.page(page).build().soup()

@@ -81,14 +81,6 @@ def test_pages_with_runs_link_the_script_and_no_other(three, builder, path):
     assert (build.out / "_static" / SCRIPT).is_file()
 
 
-def test_a_book_has_neither(three):
-    build = three.build("epub", version="1", copyright="x", suppress_warnings=["epub.unknown_project_files"])
-    text = build.text("index.xhtml")
-    assert "verl-run-a" in text
-    assert SCRIPT not in text
-    assert ELEMENT_ID not in text
-
-
 def test_nothing_in_the_data_ends_the_element(three, data):
     nasty = "</script><!--<script>&amp;\u2028"
     assert json.loads(as_script({"text": nasty})) == {"text": nasty}

@@ -91,12 +91,6 @@ def test_missing(shown, role, message):
     assert role.split("`")[1] in build.soup().get_text(), "the text stays"
 
 
-def test_missing_can_be_ignored_as_everywhere(shown):
-    shown.page("See :verl:run:`bb` and :verl:gpu:`H1000`.")
-    ignored = [("verl:run", "bb"), ("verl:gpu", "H1000")]
-    assert shown.build(nitpicky=True, nitpick_ignore=ignored).warnings == []
-
-
 def test_tables_of_the_registries(shown):
     soup = shown.page("Text.").build().soup("shown.html")
     gpu = [
@@ -223,13 +217,3 @@ def test_where_several_pages_show_a_run(shown):
     assert [href for _, href in links(build, "far.html")] == ["shown.html#run-a"], (
         "then the one with most runs"
     )
-
-
-def test_a_deleted_page_is_forgotten(shown):
-    shown.page("See :verl:size:`7B`.").build()
-    (shown.path / "shown.rst").unlink()
-    build = shown.build()
-    assert links(build) == []
-    assert "verl:run" not in inventory(build)
-    found = (build.out / "objects.inv").read_bytes()
-    assert (shown.build(fresh=True).out / "objects.inv").read_bytes() == found

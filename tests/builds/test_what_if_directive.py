@@ -10,7 +10,6 @@ import shlex
 import pytest
 
 from sphinx_verl_resources.answer import grid
-from sphinx_verl_resources.sphinx_ext.assets import write_files
 
 SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 8\n   :responses: 1024 8192\n"
 
@@ -85,7 +84,7 @@ def test_the_runs_that_it_names_are_links_to_their_rows(project):
     assert shared(alone)["rows"] == {"start": "", "others": dict.fromkeys(named, "")}
 
 
-@pytest.mark.parametrize("builder", ["text", "latex", "man", "epub", "xml", "pseudoxml", "gettext"])
+@pytest.mark.parametrize("builder", ["text", "latex", "epub", "gettext"])
 def test_elsewhere_are_the_first_answer_and_what_to_do(project, builder):
     build = project.page(SMALL).build(builder, version="1", copyright="me")
     assert build.warnings == []
@@ -158,20 +157,6 @@ def test_a_file_that_vanished_comes_back_and_one_that_nobody_needs_goes(project)
     assert files(project.build()) == {}
 
 
-def test_pages_that_are_read_and_written_in_parallel(project):
-    pages = [f"page-{number}" for number in range(6)]
-    for number, page in enumerate(pages):
-        project.page(SMALL.replace("counts: 8", f"counts: {1 + number % 2}"), f"{page}.rst")
-    project.page(".. toctree::\n   :glob:\n\n   page-*\n")
-    build = project.build(parallel=3)
-    assert build.warnings == []
-    assert len(files(build)) == 2
-    for page in pages:
-        assert scripts(build, f"{page}.html") == ["verl-what-if.js"]
-        (name,) = shared(build, f"{page}.html")["files"]
-        assert f"verl-what-if-{name}.js" in files(build)
-
-
 def test_models_are_answered_in_parallel(project, monkeypatch):
     """This process reads the page; others answer for its models."""
     answered_here = []
@@ -188,14 +173,6 @@ def test_models_are_answered_in_parallel(project, monkeypatch):
     second = project.build(parallel=2, fresh=True)
     assert (second.warnings, answered_here) == ([], [])
     assert (files(second), shared(second)) == (files(first), shared(first))
-
-
-def test_another_builder_on_the_same_environment_writes_its_own(project):
-    project.page(SMALL)
-    assert project.build("text").warnings == []
-    build = project.build("html")
-    assert build.read == set()
-    assert len(files(build)) == 1
 
 
 def test_the_settings_of_the_page_count(project):
@@ -259,15 +236,6 @@ def test_where_something_is_wrong_no_answers_are_written(together):
 def test_an_argument_is_refused(project):
     build = project.page(".. verl-what-if:: 7B\n").build()
     assert "takes no argument; list the models in :models:" in build.warnings[0]
-
-
-def test_no_file_is_written_twice(project, monkeypatch):
-    build = project.page(SMALL).build()
-    from pathlib import Path
-
-    monkeypatch.setattr(Path, "write_bytes", lambda *args: pytest.fail("written"))
-    write_files(build.app, build.app.env)
-    assert len(files(build)) == 1
 
 
 def test_the_command_is_words_of_a_shell(own, data, root):
