@@ -115,7 +115,6 @@ def test_the_forms_of_the_directive_do_not_mix(project, problems):
 
 #: Directives with their options, the line of the only message below the directive, and its start.
 OTHERS = [
-    (("verl-fit 7B", ":gpu: H100",), 0, "the directive takes no argument; list the size classes in :sizes:"),
     (("verl-fewest 7B",), 0, "the directive takes no argument; list the size classes in :sizes:"),
     (("verl-fewest", ":memory: 70 80"), 0, "no recorded GPU has 70 GB; choose one of 16, 24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288 [verl.unknown_gpu]"),
     (("verl-fewest", ":memory: 80GB"), 0, ":memory: must be a whole number from 1 to 10,000, got '80GB'"),
