@@ -172,7 +172,7 @@ def test_other_outputs(project, builder, name, written):
     build = project.page(f"{written(MODEL)}\n\n{written(parts)}\n{OTHERS}").build(builder)
     assert build.warnings == []
     text = build.text(name)
-    for words in ("peak phase", "fits: ", "Median", "Meta-Llama-3-8B", "Peak phase"):
+    for words in ("peak phase", "fits: ", "Every case", "Observed", "Peak phase"):
         assert words in text.replace(r"\sphinxhyphen{}", "-").replace(r"\allowbreak{}", ""), words
 
 
