@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sphinx_verl_resources.catalog.names import TRAINING
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
-from sphinx_verl_resources.estimator import constants
 from sphinx_verl_resources.estimator.allocations import Kind, allocate, of_constant, size_of
 from sphinx_verl_resources.estimator.backtest import score, score_of
+from sphinx_verl_resources.estimator.constants import COMMUNICATOR, LOGITS_TORCH_LOSS, Constant
 from sphinx_verl_resources.estimator.peak import FixedEstimate, widening_of
 from sphinx_verl_resources.estimator.phases import CUDA_CONTEXT, phase_of
 from sphinx_verl_resources.estimator.recorded import estimate_case
@@ -29,7 +29,29 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.estimator.registries import Registries
     from sphinx_verl_resources.estimator.shape import Shape
 
-_LOSSES = {"fused": constants.LOGITS_FUSED_LOSS, "chunked": constants.LOGITS_CHUNKED_LOSS}
+_PER_LOGIT, _PER_HIDDEN = "bytes per token and vocabulary entry", "bytes per token and hidden unit"
+_LOSSES = {
+    "fused": Constant(
+        "logits, fused cross-entropy in fp32", 8, 8, 8.3, _PER_LOGIT, "measured",
+        "slopes of fms-a100_80gb_liger-L10/-L11, -L42/-L43, -L66/-L67, -L74/-L75",
+    ),
+    "chunked": Constant(
+        "logits, loss over chunks", 4, 4, 4, _PER_LOGIT, "assumed",
+        "counted: the logits of all chunks in 16 bits, and their gradients",
+    ),
+}  # fmt: skip
+LOSS_HIDDEN = Constant(
+    "last hidden states at the loss, fused norm", 4, 4, 8, _PER_HIDDEN, "measured",
+    "slopes of the same rows as for the fused cross-entropy",
+)  # fmt: skip
+LORA_INPUTS = Constant(
+    "fused kernels of adapters in fp32, working set", 1.94, 1.91, 1.97, "times", "measured",
+    "fms-a100_80gb_liger-L46…L48, -L78…L80, -L142…L144, -L174…L176",
+)  # fmt: skip
+COMPILED = Constant(
+    "saved tensors of compiled or fused layers", 0.69, 0.69, 1, "times", "measured",
+    "torchtune-3.2-3B-280 to -283",
+)  # fmt: skip
 
 
 def estimate_any(case: Case, registries: Registries) -> AnyEstimate:
@@ -108,7 +130,7 @@ def training_phases(shape: Shape, run: Training, gpus: int) -> tuple[Phase, ...]
     }
     overhead: Allocations = (CUDA_CONTEXT,)
     if gpus > 1:
-        overhead += (of_constant(Kind.COMMUNICATORS, constants.COMMUNICATOR, {"groups": 2}),)
+        overhead += (of_constant(Kind.COMMUNICATORS, COMMUNICATOR, {"groups": 2}),)
     return tuple(phase_of(name, resident + own, "asleep", (), overhead) for name, own in trainer.items())
 
 
@@ -125,11 +147,11 @@ def _activations(
     fused = any(word in kernels for word in ("liger", "foak", "fast"))
     working, saved = shape.backward(None if fused else targets)
     if targets and run.autocast and fused:
-        working *= constants.LORA_INPUTS.value
+        working *= LORA_INPUTS.value
     elif fused and not targets:  # fused norms keep no copies in fp32
         working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
     if "compile" in kernels:
-        saved *= constants.COMPILED.value
+        saved *= COMPILED.value
     variables = {"tokens": tokens, "bytes of a layer": max(working, saved)}
     at_work = (allocate(Kind.WORKING_SET, shape.evidence, variables, spread=shape.spread),)
     if (run.recompute or "full") == "full":
@@ -148,8 +170,8 @@ def _loss(shape: Shape, loss: str, tokens: float) -> Allocations:
     """Return logits and their copies at the loss; Liger's fused output layer never stores them."""
     if loss == "liger":
         return ()
-    logits = _LOSSES.get(loss, constants.LOGITS_TORCH_LOSS)
+    logits = _LOSSES.get(loss, LOGITS_TORCH_LOSS)
     return (
         of_constant(Kind.LOGITS, logits, {"tokens": tokens, "vocabulary": shape.vocabulary}),
-        of_constant(Kind.LAST_HIDDEN, constants.LOSS_HIDDEN, {"tokens": tokens, "hidden size": shape.hidden}),
+        of_constant(Kind.LAST_HIDDEN, LOSS_HIDDEN, {"tokens": tokens, "hidden size": shape.hidden}),
     )

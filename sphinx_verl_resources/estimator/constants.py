@@ -89,15 +89,6 @@ LOGITS_IN_LOGS = Constant(
     "PyTorch's counter is never reset, so a log shows the peak of its longest step next to the lengths of "
     "another step",
 )
-LOGITS_FUSED_LOSS = Constant(
-    "logits, fused cross-entropy in fp32",
-    8,
-    8,
-    8.3,
-    _PER_LOGIT,
-    "measured",
-    "slopes of fms-a100_80gb_liger-L10/-L11, -L42/-L43, -L66/-L67, -L74/-L75",
-)
 LOGITS_TORCH_LOSS = Constant(
     "logits, loss of transformers",
     12,
@@ -106,24 +97,6 @@ LOGITS_TORCH_LOSS = Constant(
     _PER_LOGIT,
     "assumed",
     "counted: fp32 copy, shifted copy and softmax",
-)
-LOGITS_CHUNKED_LOSS = Constant(
-    "logits, loss over chunks",
-    4,
-    4,
-    4,
-    _PER_LOGIT,
-    "assumed",
-    "counted: the logits of all chunks in 16 bits, and their gradients",
-)
-LOSS_HIDDEN = Constant(
-    "last hidden states at the loss, fused norm",
-    4,
-    4,
-    8,
-    _PER_HIDDEN,
-    "measured",
-    "slopes of the same rows as for the fused cross-entropy",
 )
 LAST_NORM = Constant(
     "last hidden states at the loss",
@@ -151,24 +124,6 @@ FUSED_KERNEL_TOKENS = Constant(
     "tokens",
     "exact",
     "verl/utils/experimental/torch_functional.py",
-)
-LORA_INPUTS = Constant(
-    "fused kernels of adapters in fp32, working set",
-    1.94,
-    1.91,
-    1.97,
-    "times",
-    "measured",
-    "fms-a100_80gb_liger-L46…L48, -L78…L80, -L142…L144, -L174…L176",
-)
-COMPILED = Constant(
-    "saved tensors of compiled or fused layers",
-    0.69,
-    0.69,
-    1,
-    "times",
-    "measured",
-    "torchtune-3.2-3B-280 to -283",
 )
 GATHERED_LAYER = Constant(
     "layers that FSDP gathers at the same time, relative to the traced size",

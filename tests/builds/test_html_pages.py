@@ -32,7 +32,7 @@ def test_every_table_is_a_region_with_a_name(project):
     assert [(region["role"], region["tabindex"]) for region in regions] == [("region", "0")] * 3
     assert [region["aria-label"] for region in regions] == [
         "Table: 7B",
-        "GRPO on H100: what fits",
+        "Fewest GPUs for GRPO, 80 GB each: H100, H800, A100, A800",
         "3B: memory for 32 sequences of 2048 tokens on 8 GPUs",
     ]
     assert all(region.find("table") for region in regions)
