@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 #: Commands by audience, in the order of the page.
 GROUPS = {
-    "contributors": ("new", "check", "completion"),
-    "maintainers": ("import-rst", "backtest", "export", "schema"),
+    "contributors": ("new", "check"),
+    "maintainers": ("export", "schema"),
     "readers": ("plan", "diagnose", "estimate", "table"),
 }
 _PROGRAM = "verl-resources"

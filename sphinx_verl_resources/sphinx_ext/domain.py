@@ -70,7 +70,7 @@ class VerlDomain(Domain):
     #: by a query moves, or changes its fields or arguments. Sphinx then reads every page again. A new way to
     #: compute fingerprints needs no change here: a new version of the extension reads all its pages again,
     #: see ``Extension``.
-    data_version = 17
+    data_version = 18
     object_types = {  # noqa: RUF012
         kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
     }

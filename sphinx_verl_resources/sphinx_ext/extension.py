@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: Increment when the content of pickled doctrees changes: when one of our nodes changes its name or module,
 #: or our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
 #: separate number, ``VerlDomain.data_version``.
-ENV_VERSION = 8
+ENV_VERSION = 9
 
 #: Sphinx reads up to this many pages in one process.
 MANY_PAGES = 5

@@ -22,14 +22,13 @@ from sphinx_verl_resources.sphinx_ext.objects import Target
 MODULES = {analysis_queries.__name__, answer_queries.__name__, estimator_queries.__name__, queries.__name__}
 
 #: If you change anything here, raise the number too; otherwise new code reads old pickles.
-DATA_VERSION = 17
+DATA_VERSION = 18
 DATA = {
     "": "files objects problems state uses written",
     "analysis.queries.AnalysisQuery": "function arguments",
     "answer.grid.Axes": "counts gpus responses loras",
     "answer.queries.Exported": "extension_version",
     "answer.queries.FewestGpus": "memories task sizes config",
-    "answer.queries.Fit": "gpu task sizes counts config",
     "answer.queries.Grid": "model axes config",
     "answer.queries.RunArguments": "run",
     "answer.queries.SettingsAnswer": "asked",
@@ -38,14 +37,12 @@ DATA = {
     "catalog.selection.RunSelection": "sizes filters sort",
     "diagnostics.Diagnostic": "place code message remedy severity",
     "diagnostics.Location": "path line column key",
-    "estimator.queries.Accuracies": "groups",
+    "estimator.queries.Scores": "groups",
     "estimator.queries.Capacity": "gpu",
     "estimator.queries.Defaults": "keys",
-    "estimator.queries.Lengths": "asked responses",
     "estimator.queries.ModelEstimate": "model gpus gpu config version",
     "estimator.queries.RecordedRun": "run",
     "estimator.queries.RunEstimate": "run",
-    "estimator.queries.Savings": "asked",
     "sphinx_ext.objects.Target": "anchor title group",
     "sphinx_ext.queries.ConfigValue": "name",
     "sphinx_ext.queries.Extension": "",
@@ -72,7 +69,7 @@ FUNCTIONS = {
     "analysis.values.value_text": "text",
 }
 
-ENV_VERSION = 8
+ENV_VERSION = 9
 #: By class: our attributes, and those with the target of a reference.
 NODES = {
     "pending_xref": "std:ref verl:gpu verl:model verl:run verl:size verl_contribute verl_name verl_optional verl_row",
@@ -80,6 +77,7 @@ NODES = {
     "verl_marks": "remarks",
     "verl_remarks": "remarks",
     "verl_details": "verl_run",
+    "verl_tabs": "format label xml:space",
     "verl_runs": "anchors columns computed runs",
     "verl_what_if": "data fields runs",
     "verl_if_line": "is_used translatable",
