@@ -37,7 +37,7 @@ def build(docs: Path) -> tuple[BeautifulSoup, str]:
     """Return the page and the log of a fresh build."""
     out = docs.parent / "html"
     shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-m", "sphinx", "-E", "-b", "html", str(docs), str(out)]
+    command = [sys.executable, "-m", "sphinx", "--no-color", "-E", "-b", "html", str(docs), str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     page = (out / PAGE).with_suffix(".html").read_text("utf-8")
     return BeautifulSoup(page, "html.parser"), done.stderr.replace(f"{docs}/", "")
