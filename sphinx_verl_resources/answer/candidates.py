@@ -85,18 +85,6 @@ _MEGATRON_LEVELS = tuple(
     for level in range(4)
 )
 _SEARCHED = {key for level in (*_FSDP_LEVELS, *_MEGATRON_LEVELS) for key in level}
-#: Megatron's parallel sizes.
-_SIZES = (
-    "tensor_model_parallel_size",
-    "pipeline_model_parallel_size",
-    "expert_model_parallel_size",
-    "expert_tensor_parallel_size",
-    _LAST_STAGE,
-)
-#: All keys that differ between candidates.
-VARIED = frozenset(
-    (*_SEARCHED, *BUDGETS, *(f"{role}.megatron.{size}" for role in (ACTOR, "critic") for size in _SIZES))
-)
 #: Settings that cost little or no time and are on in every layout.
 ALWAYS = {key: value for key, value in SAVING.items() if key not in _SEARCHED}
 _ALWAYS_WITH_MEGATRON = {key: value for key, value in MEGATRON_SAVING.items() if key not in _SEARCHED}
@@ -224,8 +212,6 @@ class Candidates:
         self._estimates: dict[Place, Estimate | None] = {}
         self._configs: dict[Any, Mapping[str, Any]] = {}
         self._least: dict[tuple[int, int], tuple[float, float]] = {}
-        #: For each candidate, the smallest capacity on which it fits, and the largest on which it does not.
-        self._fits: dict[Any, tuple[float, float]] = {}
         estimates = (_attempt(base.request, registries) for base in bases)
         first = next(filter(None, estimates), None)
         if first is None:
@@ -235,7 +221,7 @@ class Candidates:
 
     def _read(self, first: Estimate, levels: tuple[Mapping[str, Any], ...]) -> None:
         """Keep the choices: keys that the request leaves open and that have an effect."""
-        self._pattern, settings, given = first, first.settings, self.asked.config
+        settings, given = first.settings, self.asked.config
         role, unused = settings.actor, () if settings.critic else ("critic.",)
         self.settings, self._parameters = settings, first.shape.parameters
         self._levels: list[dict[str, Any]] = []
@@ -318,22 +304,9 @@ class Candidates:
             found = first
         elif first and first.trains_apart and there:
             found = first.on_gpu(request, there, **{_ENGINE[key]: value for key, value in engine.items()})
-            return self._known(key, Layout(request, found))
         else:
             found = _attempt(request, self._registries)
         return Layout(request, found) if found else None
-
-    def _known(self, key: Any, layout: Layout) -> Layout:
-        """Return a layout with ``known`` set if a result on another GPU decides whether it fits.
-
-        A layout that fits also fits on a GPU with more memory, although vLLM takes a share of the difference.
-        """
-        capacity = layout.estimate.settings.capacity
-        least, most = self._fits.setdefault(key, (math.inf, 0.0))
-        if not most < capacity < least:
-            return changed(layout, known=capacity >= least)
-        self._fits[key] = (capacity, most) if layout.fits else (least, capacity)
-        return layout
 
     def _first(self, place: Place) -> Estimate | None:
         """Return the estimate for the first type of GPU."""
@@ -341,8 +314,7 @@ class Candidates:
             request = self._request(place)
             key = (place, *self._engine.items())
             self._configs[key] = request.config
-            found = self._pattern.again(request, VARIED)
-            self._estimates[place] = found if isinstance(found, Estimate) else None
+            self._estimates[place] = _attempt(request, self._registries)
         return self._estimates[place]
 
     def _request(self, place: Place) -> Request:

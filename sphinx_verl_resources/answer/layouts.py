@@ -33,12 +33,10 @@ class Layout:
     Attributes:
         request: the request with all chosen settings.
         estimate: its estimate.
-        known: whether it fits, if a result on another GPU decides this.
     """
 
     request: Request
     estimate: Estimate
-    known: bool | None = None
 
     @property
     def name(self) -> str:
@@ -101,7 +99,7 @@ class Layout:
     @cached_property
     def fits(self) -> bool:
         """True if the whole range fits and the rollout engine starts."""
-        return self.estimate.fits and self.starts if self.known is None else self.known
+        return self.estimate.fits and self.starts
 
     @property
     def verdict(self) -> Verdict:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ..breakdown import Breakdown, Change
 from ..catalog.names import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from ..diagnostics import Code, NoAnswerError
-from .again import settings_again
 from .allocations import Kind, fixed, size_of
 from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
@@ -19,10 +18,9 @@ from .keys import key_warnings
 from .peak import AnyEstimate, widening_of
 from .phases import on_gpu_of, phases_in_turn, phases_of, roles_of
 from .pools import is_npu
-from .reader import Reader
 from .registries import capacity_of
 from .request import changed, made
-from .resolve import cache_problems, problems_of, resolve
+from .resolve import cache_problems, resolve
 from .settings import least, most
 from .suggestions import Suggestion, override_text, reliefs
 from .versions import behaviour
@@ -96,23 +94,6 @@ class Estimate(AnyEstimate):
         there = {"capacity": capacity_of(gpu), "capacity_known": True, "npu": is_npu(gpu)}
         settings = changed(self.settings, rollout=rollout, **there)
         return changed(self._bare, settings=settings, request=request, elsewhere=self)
-
-    def again(self, request: Request, keys: frozenset[str]) -> Estimate | NoAnswerError:
-        """Estimate a request that differs in a few keys, faster than from scratch.
-
-        Args:
-            request: the other request.
-            keys: the keys that differ, see ``settings_again``.
-        """
-        reader = Reader(request, self.registries)
-        settings = settings_again(self.settings, reader, keys)
-        if reader.diagnostics or tuple(problems_of(self.shape, settings)) != self._problems:
-            return attempt(request, self.registries)
-        return changed(self._bare, settings=settings, request=request)
-
-    @cached_property
-    def _problems(self) -> tuple[Diagnostic, ...]:
-        return tuple(problems_of(self.shape, self.settings))
 
     @cached_property
     def _bare(self) -> Estimate:

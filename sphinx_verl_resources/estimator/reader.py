@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..diagnostics import Code, did_you_mean
-from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, ROOT, changed, error_at, made, warning_at
+from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, ROOT, error_at, made, warning_at
 from .versions import behaviour
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ class Reader:
         request: the request.
         config: its settings under today's names.
         defaults, traits: the defaults and the behaviour of its version of verl.
-        simple_values: the values of ``defaults`` that ``read_fields`` has read, by class and sections.
         gpus: the number of training GPUs, once read; ``backend`` is that of the actor.
         rollout_gpus: the number of GPUs with rollout engines, once read.
         fully_async: whether the run uses the fully asynchronous trainer.
@@ -53,7 +52,6 @@ class Reader:
         self.defaults = registries.defaults(request.version)
         if self.has_rollout_pool:
             self.defaults = {**self.defaults, **_OF_POOLS}
-        self.simple_values = registries.simple_values.setdefault((request.version, self.has_rollout_pool), {})
         self.traits = behaviour(request.version)
         self.gpus = self.rollout_gpus = 1
         self.backend: Backend = "fsdp"
@@ -222,50 +220,18 @@ def setting(read: Callable[..., Any], *keys: str, **limits: Any) -> Any:
 def read_fields(cls: type[_Fields], reader: Reader, of: Sections = OF_ACTOR, **given: Any) -> _Fields:
     """Return settings: read the fields declared with ``setting``, and take the others from ``given``."""
     declared: Any = cls
-    simple, others = _settings(declared, of)
-    config, values = reader.config, reader.simple_values.get((cls, of))
-    if values is None:
-        reader.config = {}
-        values = {name: read(reader, key, *more) for name, read, key, more in simple}
-        reader.simple_values[cls, of], reader.config = values, config
-    for name, read, key, more in simple:
-        if key in config:
-            given[name] = read(reader, key, *more)
-    for name, read, key, more in others:
-        given[name] = read(reader, key, *more) if more else read(reader, key)
-    return made(cls, {**values, **given})
-
-
-def read_fields_again(found: _Fields, reader: Reader, of: Sections, keys: frozenset[str]) -> _Fields:
-    """Return settings, reading again only the fields that use any of the keys."""
-    declared: Any = type(found)
-    return changed(
-        found, **{name: read(reader, key, *more) for name, read, key, more in _of_keys(declared, of, keys)}
-    )
-
-
-_Declared = list[tuple[str, "Callable[..., Any]", str, tuple[Any, ...]]]
+    for name, read, keys in _settings(declared, of):
+        given[name] = read(reader, *keys)
+    return made(cls, given)
 
 
 @lru_cache(maxsize=64)
-def _of_keys(cls: Any, of: Sections, keys: frozenset[str]) -> _Declared:
-    """Return the fields that use any of the keys, in the form of ``_settings``."""
-    simple, others = _settings(cls, of)
-    return [item for item in (*simple, *others) if not keys.isdisjoint((item[2], *item[3]))]
-
-
-@lru_cache(maxsize=64)
-def _settings(cls: Any, of: Sections) -> tuple[_Declared, _Declared]:
-    """Return the declared fields, each with its function, its first key and further arguments.
-
-    Each field of the first group reads a single key, so its default is the same in every request.
-    """
-    found: tuple[_Declared, _Declared] = [], []
+def _settings(cls: Any, of: Sections) -> list[tuple[str, Callable[..., Any], tuple[Any, ...]]]:
+    """Return the declared fields, each with its function, its keys and the further arguments."""
+    found = []
     sections = {**_SECTIONS, **of._asdict(), "megatron": f"{of.role}.megatron"}
     for item in fields(cls):
         if "setting" in item.metadata:
             read, keys, limits = item.metadata["setting"]
-            key, *others = (key.format_map(sections) for key in keys)
-            simple = not others and read in (Reader.flag, Reader.whole, Reader.number, Reader.optional)
-            found[not simple].append((item.name, read, key, (*others, *limits)))
+            found.append((item.name, read, (*(key.format_map(sections) for key in keys), *limits)))
     return found

@@ -45,7 +45,6 @@ class Registries:
     accuracy: Registry[Accuracy]
     _shapes: dict[str, Shape] = field(default_factory=dict, repr=False, compare=False)
     _defaults: dict[Version, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
-    simple_values: dict[Any, dict[Any, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.answer.candidates import VARIED
 from sphinx_verl_resources.answer.layouts import Layout
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
@@ -311,26 +310,6 @@ def test_an_estimate_keeps_nothing_back(request):
     found = asked(request)
     assert phases_of(found.shape, found.settings) == found.phases
     assert host_memory(found.shape, found.settings) == found.host
-
-
-@given(
-    requests(), st.fixed_dictionaries({}, optional={key: values[key] for key in sorted(VARIED & {*values})})
-)
-def test_read_again_an_estimate_is_what_its_request_gives(request, changes):
-    """Only fields that use a changed key are read again; keys of another backend would select that backend."""
-    first = asked(request)
-    backend = ".megatron." if first.settings.actor.backend == "megatron" else ".fsdp"
-    there = first.request.having(
-        {key: value for key, value in changes.items() if backend in key or "max_token_len" in key}
-    )
-    expected, told = tried(there)
-    found = first.again(there, VARIED)
-    if expected is None:
-        assert found.diagnostics == told
-    else:
-        assert found == expected
-        assert found.phases == expected.phases
-        assert (found.host, found.warnings) == (expected.host, expected.warnings)
 
 
 #: Requests with the same training process on any GPU.
