@@ -183,19 +183,9 @@ class Code(Enum):
         "Begin the file with the line in the message.",
         Origin.CHECK,
     )
-    field_order = (
-        "The fields of a run are not in the order of the schema.",
-        "Move the field as the message describes.",
-        Origin.CHECK,
-    )
     unquoted_version = (
         "A version, commit or range of lines is not in quotes; YAML may read a similar one as a number.",
         "Put it in double quotes.",
-        Origin.CHECK,
-    )
-    repeated_text = (
-        "The text of a link repeats the file name, which is the default.",
-        "Remove ``script.text``.",
         Origin.CHECK,
     )
     stale_id = (

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from ..catalog.models.export import Computed, Export, ExportedRun
 from ..catalog.names import SIZES, WORDS, row_id
 from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
@@ -111,46 +110,41 @@ def change_result(change: Change) -> dict[str, Any]:
     }
 
 
-#: See ``Export.format``.
-FORMAT: Literal[1] = 1
-
-
-def export_of(data: EstimatorContext, extension_version: str) -> Export:
-    """Return all runs with their estimates, their GPUs, and the record of accuracy."""
-    runs = tuple(_run(run, data) for _, run in sorted(data.catalog.runs.items()))
+def export_of(data: EstimatorContext, extension_version: str) -> dict[str, Any]:
+    """Return all runs with their estimates, their GPUs, and the record of accuracy; records as they are."""
     used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := data.catalog.gpu_of(run))}
-    return Export(
-        format=FORMAT,
-        extension_version=extension_version,
-        verl_version=version_text(CURRENT),
-        last_updated=data.catalog.last_updated,
-        size_classes=SIZES,
-        runs=runs,
-        gpus=tuple(gpu for _, gpu in sorted(used.items())),
-        accuracy=tuple(sorted(data.registries.accuracy, key=lambda entry: entry.name)),
-    )
+    return {
+        "schema": 1,
+        "extension_version": extension_version,
+        "verl_version": version_text(CURRENT),
+        "last_updated": data.catalog.last_updated,
+        "size_classes": SIZES,
+        "runs": [_run(run, data) for _, run in sorted(data.catalog.runs.items())],
+        "gpus": [gpu for _, gpu in sorted(used.items())],
+        "accuracy": sorted(data.registries.accuracy, key=lambda entry: entry.name),
+    }
 
 
-def _run(run: Run, data: EstimatorContext) -> ExportedRun:
+def _run(run: Run, data: EstimatorContext) -> dict[str, Any]:
     computed, reason = None, None
     try:
         computed = _computed(answer_run(run, data))
     except NoAnswerError as error:
         reason = str(error)
     gpu = data.catalog.gpu_of(run)
-    return ExportedRun(
-        id=run.id,
-        row_id=row_id(run.id),
-        status=run.kind,
-        word=run.word,
-        record=run,
-        gpu=gpu.name if gpu else None,
-        computed=computed,
-        not_computed=reason,
-    )
+    return {
+        "id": run.id,
+        "row_id": row_id(run.id),
+        "status": run.kind,
+        "word": run.word,
+        "record": run,
+        "gpu": gpu.name if gpu else None,
+        "computed": computed,
+        "not_computed": reason,
+    }
 
 
-def _computed(found: Answer) -> Computed:
+def _computed(found: Answer) -> dict[str, Any]:
     """Return the figures that pages show for a recorded run.
 
     Raises:
@@ -164,13 +158,13 @@ def _computed(found: Answer) -> Computed:
         if not names:
             message = "the run ran on GPUs with less memory than the estimate"
         raise NoAnswerError.because(message, "complete the settings in its file")
-    return Computed(
-        verdict=found.verdict,
-        fits_up_to_tokens=estimate.fits_up_to_tokens,
-        peak_gib=gib_value(told.peak),
-        low_gib=gib_value(told.low),
-        high_gib=gib_value(told.high),
-        capacity_gib=gib_value(estimate.capacity),
-        binding_phase=told.shown.peak_phase.name if told.shown else None,
-        measured_runs_of_this_kind=found.trust.measured_runs,
-    )
+    return {
+        "verdict": found.verdict,
+        "fits_up_to_tokens": estimate.fits_up_to_tokens,
+        "peak_gib": gib_value(told.peak),
+        "low_gib": gib_value(told.low),
+        "high_gib": gib_value(told.high),
+        "capacity_gib": gib_value(estimate.capacity),
+        "binding_phase": told.shown.peak_phase.name if told.shown else None,
+        "measured_runs_of_this_kind": found.trust.measured_runs,
+    }

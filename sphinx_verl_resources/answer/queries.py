@@ -9,7 +9,6 @@ from ..catalog.dataset import digest, plain
 from ..estimator.queries import EstimateQuery, EstimatorQuery, RecordedRun, RunEstimate, basis
 
 if TYPE_CHECKING:
-    from ..catalog.models.export import Export
     from ..estimator.context import EstimatorContext
     from .answer import Answer
     from .grid import Axes, GridCells
@@ -116,12 +115,12 @@ class SettingsAnswer(EstimatorQuery["Answer"]):
 
 
 @dataclass(frozen=True)
-class Exported(EstimatorQuery["Export"]):
+class Exported(EstimatorQuery["dict[str, Any]"]):
     """A query for the export for programs, with the version of the extension."""
 
     extension_version: str
 
-    def answer(self, data: EstimatorContext) -> Export:
+    def answer(self, data: EstimatorContext) -> dict[str, Any]:
         """Collect the records and estimates."""
         from .export import export_of
 

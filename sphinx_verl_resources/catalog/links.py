@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from string import Formatter
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 SCRIPT_URL = "https://github.com/verl-project/verl/blob/{ref}/{path}"
 COMMIT_URL = "https://github.com/verl-project/verl/commit/{ref}"
@@ -37,44 +37,6 @@ class Links:
 REF = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$"
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _RELEASE = re.compile(r"v?\d+\.\d[\w.-]*")
-#: Addresses in verl's repository, with its current and its former owner.
-_REPOSITORY = re.compile(
-    r"https?://(?:www\.)?github\.com/(?:verl-project|volcengine)/verl/"
-    r"(?:(?:blob|tree|raw|blame)/(?P<ref>[0-9A-Za-z][\w.-]*)/(?P<path>[^?#]+)|commit/(?P<commit>[0-9a-f]{7,40}))/?"
-    r"(?:\?[^#]*)?(?:#L(?P<first>\d{1,6})(?:C\d+)?(?:-L?(?P<last>\d{1,6})(?:C\d+)?)?)?\Z"
-)
-
-
-@dataclass(frozen=True)
-class RepositoryPlace:
-    """The target of an address in verl's repository: a file at a commit, tag or branch, or a commit."""
-
-    ref: str
-    path: str | None = None
-    lines: str | None = None
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The parts that are set, by their names in data files."""
-        parts = {"ref": self.ref, "path": self.path, "lines": self.lines}
-        return {name: value for name, value in parts.items() if value}
-
-
-def repository_place(address: str) -> RepositoryPlace | None:
-    """Return the place of an address in verl's repository; None for any other address.
-
-    A branch name that contains a slash is ambiguous; only its first part becomes the ref.
-
-    >>> repository_place("https://github.com/volcengine/verl/blob/main/docs/a.md#L3-L5")
-    RepositoryPlace(ref='main', path='docs/a.md', lines='3-5')
-    """
-    match = _REPOSITORY.match(address.strip())
-    if match is None:
-        return None
-    if match["commit"]:
-        return RepositoryPlace(match["commit"])
-    lines = match["first"] and "-".join(filter(None, (match["first"], match["last"])))
-    return RepositoryPlace(match["ref"], unquote(match["path"]).rstrip("/"), lines or None)
 
 
 def is_fixed_ref(ref: str) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from .models.analysis import AnalysisFile
 from .models.architecture import ArchitectureFile
 from .models.case import CaseFile
-from .models.export import Export
 from .models.registries import AccuracyFile, ConfigKeyFile, GpuFile
 from .models.run import Run
 
@@ -26,7 +25,6 @@ MODELS: dict[str, type[BaseModel]] = {
     "analysis": AnalysisFile,
     "config_keys": ConfigKeyFile,
     "accuracy": AccuracyFile,
-    "export": Export,
 }
 
 

@@ -184,7 +184,7 @@ EXPORT = Command(
     "0 success, 1 runs with errors are missing from the export, 2 could not run.",
     _add_export_arguments,
     _print_export,
-    notes=f"The files are {JSON}, its schema and {CSV}. They are identical to the downloads of the "
+    notes=f"The files are {JSON} and {CSV}. They are identical to the downloads of the "
     "verl-downloads directive.",
 )
 

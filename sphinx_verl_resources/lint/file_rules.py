@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..catalog.fields import field_at
-from ..catalog.run_text import FIELD_ORDER, SCHEMA_LINE, SCHEMA_LINE_READ
+from ..catalog.run_text import SCHEMA_LINE, SCHEMA_LINE_READ
 from ..catalog.yaml_data import leaves
 from ..diagnostics import Code, Location, Severity
 from .rule import Rule
@@ -44,20 +44,6 @@ def schema_line(file: SourceFile) -> Iterator[Diagnostic]:
         yield schema_line.broken_at(Location(file.shown, 1, match.start(1) + 1), message, remedy)
 
 
-@Rule(Code.field_order, "file")
-def field_order(file: SourceFile) -> Iterator[Diagnostic]:
-    """Require the fields of a run in the order of the schema."""
-    if file.kind != "run" or not isinstance(file.document.data, dict):
-        return
-    names = [name for name in file.document.data if name in FIELD_ORDER]
-    for index, name in enumerate(names):
-        later = [other for other in names[:index] if FIELD_ORDER.index(other) > FIELD_ORDER.index(name)]
-        if later:
-            message = f"{name!r} comes after {later[0]!r}, but before it in the schema"
-            yield field_order.broken_at(file.key_place(name), message, f"move it above {later[0]!r}")
-            return
-
-
 @Rule(Code.unquoted_version, "file")
 def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
     """Require quotes around versions and lines."""
@@ -68,19 +54,6 @@ def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
         if field and field.quoted and isinstance(value, str) and file.document.is_plain(loc):
             message = f"{'.'.join(map(str, loc))}: {value[:80]} is not in quotes"
             yield unquoted_version.broken_at(file.value_place(*loc), message, f'write "{value[:80]}"')
-
-
-@Rule(Code.repeated_text, "file")
-def repeated_text(file: SourceFile) -> Iterator[Diagnostic]:
-    """Reject a link text that repeats the file name."""
-    if file.kind != "run":
-        return
-    values = dict(leaves(file.document.data))
-    path, text = values.get(("script", "path")), values.get(("script", "text"))
-    if isinstance(path, str) and isinstance(text, str) and path.rsplit("/", 1)[-1] == text:
-        message = f"script.text repeats the file name {text[:80]!r}"
-        place = file.key_place("script", "text")
-        yield repeated_text.broken_at(place, message, "remove it; the link shows the file name by default")
 
 
 #: Reported by the loader of run files.

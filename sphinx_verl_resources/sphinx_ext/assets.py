@@ -9,7 +9,7 @@ from docutils import nodes
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util.osutil import relative_uri
 
-from ..views.file_names import ANSWERS_FILES, CSV, DOWNLOAD_CLASS, JSON, SCHEMA
+from ..views.file_names import ANSWERS_FILES, CSV, DOWNLOAD_CLASS, JSON
 from ..views.table import is_ours
 from .domain import VerlDomain
 
@@ -54,7 +54,7 @@ def write_files(app: Sphinx, env: BuildEnvironment) -> None:
         return
     out = Path(app.outdir)
     wanted = {out / path: content for path, content in VerlDomain.of(env).files.items()}
-    for pattern in (ANSWERS_FILES, JSON, SCHEMA, CSV):
+    for pattern in (ANSWERS_FILES, JSON, CSV):
         for old in out.glob(pattern):
             if old not in wanted:
                 old.unlink()

@@ -16,15 +16,9 @@ from .directives.runs import verl_runs
 from .domain import VerlDomain
 from .filter_bar import AddFilterBar, load_filter, verl_controls, write_controls
 from .html_pages import AccessibleTables, add_nodes
-from .latex import TypesetFormulas, TypesetMinus
 from .objects import KINDS, in_this_language
 from .references import DataRole, MemoryRole, ObjectRole, replace_missing, warn_missing
-from .transforms import (
-    NumberRemarks,
-    RenderRuns,
-    SectionsToCaptions,
-    UnfoldDetails,
-)
+from .transforms import NumberRemarks, RenderRuns, SectionsToCaptions, TypesetMinus, UnfoldDetails
 from .what_if import add_form_nodes, load_script, settle_forms
 
 if TYPE_CHECKING:
@@ -50,7 +44,6 @@ POST_TRANSFORMS = (
     AccessibleTables,
     AddFilterBar,
     TypesetMinus,
-    TypesetFormulas,
 )
 
 

@@ -12,6 +12,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from ..diagnostics import Code
+from ..units import MINUS
 from ..views.blocks import verl_details
 from ..views.remarks import Numbering, verl_remarks
 from ..views.table import html_group, is_ours, table_group, verl_marks
@@ -220,3 +221,20 @@ class UnfoldDetails(OnOurPages):
             stands_out = any(isinstance(node, nodes.strong) for node in summary.children)
             paragraph += summary.children if stands_out else [nodes.strong("", "", *summary.children)]
             block.parent.replace(block, [paragraph, *content])
+
+
+class TypesetMinus(OnOurPages):
+    """A transform that replaces the minus sign, which LaTeX's fonts may lack."""
+
+    default_priority = RenderRuns.default_priority + 10
+    formats = ("latex",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Replace it in the cells of tables."""
+        cells = self.document.findall(nodes.entry)
+        for text in [text for cell in cells for text in cell.findall(nodes.Text) if MINUS in text]:
+            first, *others = text.split(MINUS)
+            pieces: list[nodes.Node] = [nodes.Text(first)]
+            for other in others:
+                pieces += [nodes.raw("", "$-$", format="latex"), nodes.Text(other)]
+            text.parent.replace(text, pieces)

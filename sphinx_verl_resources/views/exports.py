@@ -14,17 +14,16 @@ from docutils import nodes
 from tabulate import tabulate
 
 from ..catalog.fields import as_text, every_field, field_named
-from ..catalog.schema import schema_texts
 from ..i18n import N_, _
 from .blocks import titled
-from .file_names import CSV, DOWNLOAD_CLASS, JSON, SCHEMA
+from .file_names import CSV, DOWNLOAD_CLASS, JSON
 from .runs import COMPUTED, run_cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ..catalog.links import Links
-    from ..catalog.models.export import Export
+    from ..catalog.models.base import Record
     from ..catalog.models.run import Run
     from .table import Cell
 
@@ -35,7 +34,6 @@ LIST_CLASS = "verl-downloads"
 #: The content of each file, by file name.
 _CONTENTS = {
     JSON: N_("all recorded runs with their estimates, and the GPUs that they use."),
-    SCHEMA: N_("a JSON Schema that describes the fields of this file."),
     CSV: N_("the runs, one per row, for spreadsheets."),
 }
 _COMPUTED = (
@@ -149,30 +147,32 @@ def download_list() -> nodes.bullet_list:
     return items
 
 
-def download_texts(export: Export) -> dict[str, str]:
+def download_texts(export: Mapping[str, Any]) -> dict[str, str]:
     """Return the text of each file, which depends only on the data."""
-    return {JSON: json_text(export), SCHEMA: schema_texts()["export"], CSV: runs_csv(export)}
+    return {JSON: json_text(export), CSV: runs_csv(export["runs"])}
 
 
-def json_text(export: Export) -> str:
-    """Return the export for programs."""
-    # A record has the fields of its file: null differs from a missing field.
-    plain = export.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return json.dumps(plain, indent=1, ensure_ascii=False) + "\n"
+def json_text(export: Mapping[str, Any]) -> str:
+    """Return the export for programs; a record has the fields of its file."""
+    return json.dumps(export, indent=1, ensure_ascii=False, default=_fields) + "\n"
 
 
-def runs_csv(export: Export) -> str:
+def _fields(record: Record) -> dict[str, Any]:
+    return record.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def runs_csv(runs: Iterable[Mapping[str, Any]]) -> str:
     """Return the runs for spreadsheets."""
     fields = [field for field in every_field().values() if field.csv]
     named = ("id", "row_id", "status")
     headings = [*named, *(field.csv for field in fields), *(f"computed_{name}" for name in _COMPUTED)]
     rows = [
         [
-            *(getattr(run, name) for name in named),
-            *(field.value(run.record) for field in fields),
-            *(getattr(run.computed, name, None) for name in _COMPUTED),
+            *(run[name] for name in named),
+            *(field.value(run["record"]) for field in fields),
+            *((run["computed"] or {}).get(name) for name in _COMPUTED),
         ]
-        for run in export.runs
+        for run in runs
     ]
     return (
         csv_text(headings, [["" if value is None else as_text(value) for value in row] for row in rows])

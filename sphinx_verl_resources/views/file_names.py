@@ -14,7 +14,7 @@ ANSWERS_FILES = _ANSWERS.format("?" * 12)
 
 #: Class of the name of a file to download, which becomes a link if the file is written.
 DOWNLOAD_CLASS = "verl-download"
-JSON, SCHEMA, CSV = "verl-resources.json", "verl-resources.schema.json", "verl-resources.csv"
+JSON, CSV = "verl-resources.json", "verl-resources.csv"
 
 
 def answers_path(name: str) -> str:

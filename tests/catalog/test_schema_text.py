@@ -61,7 +61,6 @@ def test_every_record_is_explained():
         ("run", ".train", get_args(Train)),
         ("run", ".kind", get_args(Kind)),
         ("run", "/definitions/Infer.engine", get_args(Engine)),
-        ("export", "/definitions/ExportedRun.status", get_args(Kind)),
         ("gpus", "/definitions/Gpu.vendor", ("nvidia", "amd", "huawei", "intel")),
     ],
 )

@@ -169,7 +169,6 @@ def test_schema(tmp_path, capsys, root):
         "architectures.json",
         "cases.json",
         "config_keys.json",
-        "export.json",
         "gpus.json",
         "run.json",
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from sphinx_verl_resources.cli import main
 
-NAMES = ["verl-resources.csv", "verl-resources.json", "verl-resources.schema.json"]
+NAMES = ["verl-resources.csv", "verl-resources.json"]
 
 
 @pytest.fixture

@@ -97,25 +97,6 @@ def test_lines_are_quoted_too(checked):
     assert 'evidence.0.lines: 40-45 is not in quotes; write "40-45"' in found
 
 
-def test_one_message_for_fields_in_any_order(checked):
-    checked.run()
-    head, *lines = (checked.path / "data/runs/a.yaml").read_text("utf-8").splitlines(keepends=True)
-    single = [line for line in lines if not line.startswith((" ", "evidence"))]
-    block = [line for line in lines if line.startswith((" ", "evidence"))]
-    checked.write("runs/a.yaml", "".join([head, *block, *reversed(single)]))
-    assert checked.codes() == ["field_order"]
-    checked.write("runs/a.yaml", "".join([head, *single, *block]))
-    assert checked.codes() == []
-
-
-def test_a_text_that_says_more_than_the_name_stays(checked):
-    script = {"ref": "v0.4.0", "path": "examples/run_qwen2_5_7b_fsdp.sh"}
-    checked.run(script={**script, "text": "run_qwen2_5_7b_fsdp"})
-    assert checked.codes() == []
-    checked.run(script={**script, "text": "run_qwen2_5_7b_fsdp.sh"})
-    assert checked.codes() == ["repeated_text"]
-
-
 def test_what_is_no_yaml_breaks_no_rule_of_layout(checked):
     checked.write("runs/a.yaml", "id: [\n")
     checked.write("runs/b.yaml", "")
