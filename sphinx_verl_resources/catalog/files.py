@@ -32,10 +32,6 @@ CONFIG_KEYS = "config_keys.yaml"
 ACCURACY = "accuracy.yaml"
 #: The registry files of a data directory; they extend and override those of earlier directories.
 REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
-#: The maximum number of files to read from a folder, in the order of their names.
-MAX_FILES = 20_000
-#: The maximum size of all data files together, in bytes.
-MAX_TOTAL = 100 << 20
 #: A data directory contains at least one of these names.
 DATA_NAMES = frozenset({RUNS, CASES, *REGISTRIES})
 
@@ -148,7 +144,6 @@ class _Reader:
 
     def __init__(self) -> None:
         self.problems: list[Diagnostic] = []
-        self._bytes_left = MAX_TOTAL
 
     def read(self, directory: Directory, name: str) -> Iterator[DataFile]:
         """Yield a file of a data directory; report it instead if it cannot be read."""
@@ -161,13 +156,7 @@ class _Reader:
         except OSError as error:
             self._unreadable(shown, error)
             return
-        if len(file.content) > self._bytes_left >= 0:
-            most = MAX_TOTAL >> 20
-            message = f"with this file, the data exceed {most} MiB; this and all later files are not read"
-            self._note(shown, Code.file_too_large, message, "remove unused files")
-        self._bytes_left -= len(file.content)
-        if self._bytes_left >= 0:
-            yield file
+        yield file
 
     def read_folder(self, directory: Directory, folder: str, remedy: str) -> Iterator[DataFile]:
         """Yield the YAML files of a folder; ``remedy`` is for files with other names."""
@@ -205,16 +194,10 @@ class _Reader:
         if not os.path.lexists(folder):
             return []
         try:
-            names = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+            return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
         except OSError as error:
             self._unreadable(shown, error)
             return []
-        if len(names) > MAX_FILES:
-            message = (
-                f"the folder has more than {MAX_FILES:,} files; {names[MAX_FILES]!r} and later are not read"
-            )
-            self._note(shown, Code.file_too_large, message, "use several directories")
-        return names[:MAX_FILES]
 
     def _unreadable(self, shown: str, error: OSError) -> None:
         message = f"cannot be read: {error.strerror or error}"

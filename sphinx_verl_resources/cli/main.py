@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import io
 import os
-import re
 import sys
 from functools import partial
 from importlib import import_module
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..diagnostics import nearest, printable
+from ..diagnostics import printable
 from .command import Command, UsageError
 from .files import write_result
 
@@ -103,32 +102,12 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     name = arguments[0] if arguments else ""
     if name in NAMES:
         command = _parser_of(command_named(name))
-        _refuse_unknown(command, arguments[1:])
         return command.parse_intermixed_args(arguments[1:])
     parser, _ = build_parser()
     if not arguments:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
-    if not name.startswith("-"):
-        near = nearest(name, NAMES)
-        remedy = f"did you mean {near!r}?" if near else f"the commands are {', '.join(NAMES)}"
-        parser.error(f"unknown command {name[:80]!r}; {remedy}")
-    if not any(option.startswith(name) for option in ("-h", "--help", "--version")):
-        parser.error(f"{name[:80]!r} comes before a command; write the command first, then its options")
     return parser.parse_args(arguments)
-
-
-def _refuse_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Report a misspelt option, before argparse reports that the correct one is missing."""
-    known = re.findall(r"--[\w-]+", command.format_usage())
-    for word in words:
-        if word == "--":
-            return
-        option = word.partition("=")[0]
-        if option.startswith("--") and not any(name.startswith(option) for name in ["--help", *known]):
-            near = nearest(option, known)
-            remedy = f"; did you mean {near!r}?" if near else f"; see {command.prog} --help"
-            command.error(f"unrecognized arguments: {option[:80]}{remedy}")
 
 
 def _write(text: str) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import MAX_PROBLEMS, Code, Diagnostic, Location, warning
 from .failure import WORDS as FAILURE_WORDS
 from .failure import Failure, FailureReader, absent_phases, narrowed
-from .log_config import MAX_FOREIGN, WEIGHTY, config_at, is_command, overrides_at
+from .log_config import MAX_FOREIGN, config_at, is_command, overrides_at
 from .log_config import WORDS as CONFIG_WORDS
 from .log_facts import ASLEEP, GPU, MODEL, NAMES, STEP, WORDS, Figures, facts_in, read_metrics
-from .log_lines import MAX_LINE, pieces_of
+from .log_lines import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Each word costs time, so there are few. Figures are in lines with ``step:`` or a word of FAILURE_WORDS.
 _WORDS = tuple(dict.fromkeys((*CONFIG_WORDS, b"step:", *WORDS, *FAILURE_WORDS)))
-#: Words that are reported even if they are in the unread rest of a line.
-_WEIGHTY = (*(name.encode() for name in NAMES), *WEIGHTY, b"OutOfMemoryError")
 _EASYR1_MODEL = "worker.actor.model.model_path"
 #: Maximum number of workers whose figures or configuration are kept.
 _MAX_WORKERS = 256
@@ -92,7 +90,7 @@ def read_log(blocks: Iterable[bytes], shown: str, *, last_run: bool = False) -> 
     (1, 71.3)
     """
     reader = _Reader(shown)
-    for piece in pieces_of(blocks, _WORDS, reader.collects, _WEIGHTY):
+    for piece in pieces_of(blocks, _WORDS, reader.collects):
         reader.take(piece)
     return reader.result(last_run=last_run)
 
@@ -120,10 +118,6 @@ class _Reader:
 
     def take(self, piece: Piece) -> None:
         """Read one line."""
-        if piece.lost:
-            message = f"{piece.text} was not read: it is after the first {MAX_LINE:,} bytes of a line"
-            self._warn(Location(self._shown, piece.line, piece.column), Code.unread, message, _UNREAD_REMEDY)
-            return
         self._read += 1
         if self._collecting and self._continues_config(piece):
             return

@@ -32,8 +32,6 @@ _HYDRA = "Error executing job with overrides: "
 _COMMAND = re.compile(r"\++ (?=.*?-m (?:recipe|verl)\.[\w.]*main)")
 #: Every first line of a configuration contains one of these.
 WORDS = (b"': {'", _JSON.encode(), _HYDRA.encode(), b"verl.trainer.main")
-#: Words that are reported even if they are in the unread rest of a line.
-WEIGHTY = tuple(start.encode() for start in _DICTS)
 
 
 def config_at(piece: Piece) -> PrintedConfig | None:

@@ -39,7 +39,6 @@ class Piece:
         line: line number, from 1.
         column: column in the file's line, from 1.
         whole: the line was not cut off.
-        lost: the text is an important word from the part that was cut off.
     """
 
     text: str
@@ -47,7 +46,6 @@ class Piece:
     line: int
     column: int
     whole: bool = True
-    lost: bool = False
 
 
 class _Place(NamedTuple):
@@ -73,7 +71,6 @@ def pieces_of(
     blocks: Iterable[bytes],
     words: Sequence[bytes],
     wants_all: Callable[[], bool],
-    weighty: Sequence[bytes] = (),
 ) -> Iterator[Piece]:
     r"""Yield the pieces of lines that contain one of ``words``, in order.
 
@@ -84,26 +81,23 @@ def pieces_of(
         blocks: the blocks of the log, in order.
         words: words that select a piece.
         wants_all: function called before each piece; while it returns True, every piece is selected.
-        weighty: words to report if the cut-off part of a piece contains them.
 
     >>> import io
     >>> log = blocks_of(io.BytesIO(b"nothing\n\x1b[36m(TaskRunner pid=7)\x1b[0m step:1 - a:2\n"))
     >>> [(piece.text, piece.who, piece.line) for piece in pieces_of(log, [b"step:"], lambda: False)]
     [('step:1 - a:2', 'TaskRunner pid=7', 2)]
     """
-    place, rest, reported = _Place(), b"", set[tuple[_Place, bytes]]()
+    place, rest = _Place(), b""
     for read in chain(blocks, [b""]):
         block = rest + read.replace(b"\0", b"")
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1 if read else len(block)
         if read and not end:
             rest = block
             if len(block) > BLOCK + MAX_LINE:  # keep only the beginning of so long a piece
-                yield from _lost(block, place, weighty, reported)
                 rest = block[:MAX_LINE] + block[-_OVERLAP:]
             continue
         block, rest = block[:end], block[end:]
         for text, begin in _texts_of(block, place, words, wants_all):
-            yield from _lost(text, begin, weighty, reported)
             if text.strip():
                 yield _piece(text, begin)
         place = place.after(block)
@@ -135,16 +129,6 @@ def _texts_of(
         place, known = place.after(block[known:at]), at
         yield block[at:end], place
         at = end
-
-
-def _lost(
-    text: bytes, place: _Place, weighty: Sequence[bytes], reported: set[tuple[_Place, bytes]]
-) -> Iterator[Piece]:
-    """Yield the important words in the unread part of a piece, each once."""
-    for word in weighty if len(text) > MAX_LINE - _OVERLAP else ():
-        if text.find(word, MAX_LINE - len(word) + 1) >= 0 and (place, word) not in reported:
-            reported.add((place, word))
-            yield Piece(word.decode(), "", place.line, place.column, whole=False, lost=True)
 
 
 def _piece(text: bytes, place: _Place) -> Piece:

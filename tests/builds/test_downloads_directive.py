@@ -140,7 +140,7 @@ def test_runs_that_go_vanish_and_files_go_with_the_last_page(pages, data):
     build = pages.build()
     assert build.read == {"index", "in/folder"}
     assert '"id": "b"' not in files(build)[NAMES[0]]
-    assert "\nb," not in files(build)[NAMES[2]]
+    assert "\nb," not in files(build)[NAMES[1]]
     pages.page("Text.")
     (pages.path / "in" / "folder.rst").unlink()
     assert files(pages.build()) == {}

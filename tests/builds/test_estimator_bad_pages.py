@@ -13,7 +13,7 @@ BAD = [
     ((":run: qwen2-5-0-5b-ppo-1-gpu",), {0: "the run 'qwen2-5-0-5b-ppo-1-gpu' has no recorded settings; add them to its file, or give a model and settings instead"}),
     ((":run: x", ":model: y"), {0: ":run: and :model: cannot be combined; keep one of them"}),
     ((":run: qwen3-4b-grpo-4xh800", ":gpus: 8*H100"), {0: ":gpus: requires :model:; a run has its own"}),
-    ((":run: qwen3-4b-grpo-4xh800", ":steps: fsdp"), {0: ":steps: is for the analysis of a model; set the keys of verl below the options"}),
+    ((":run: qwen3-4b-grpo-4xh800", ":steps: fsdp"), {0: ":steps: unknown option; allowed: run, model, "}),
     ((":run: qwen3-4b-grpo-4xh800", ":show: charts"), {0: ":show: unknown value 'charts'; did you mean 'chart'?"}),
     ((":model: Qwen/Qwen2.5-7B",), {0: "set the number and type of GPUs, as in :gpus: 8*H100"}),
     ((":model: Qwen/Qwen2.5-7C", ":gpus: 8*H100"), {0: "model: unknown model 'Qwen/Qwen2.5-7C'; did you mean 'Qwen/Qwen2.5-7B'? If not, add it to architectures.yaml, or give its config.json [verl.unknown_model]"}),

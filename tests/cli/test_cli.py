@@ -85,13 +85,6 @@ def test_an_empty_name_of_a_checkout(data, monkeypatch, capsys):
     )
 
 
-def test_options_before_a_command(capsys):
-    with pytest.raises(SystemExit) as exit_:
-        main(["--format", "json", "check"])
-    assert exit_.value.code == 2
-    assert "'--format' comes before a command; write the command first" in capsys.readouterr().err
-
-
 def test_check_one_file_or_folder(data, monkeypatch, capsys):
     data.good_run("a", tag="X")
     data.good_run("b", tag="Y")

@@ -157,7 +157,7 @@ def test_where_the_export_goes(runs, capsys, tmp_path, words, name, same):
     assert main(["export", *words.split()]) == 0
     assert (tmp_path / name).read_bytes() == (tmp_path / "all" / same).read_bytes()
     new = {path for path in tmp_path.rglob("*") if path.is_file()} - before
-    assert len(new) == (3 if words == "--output ." else 1)
+    assert len(new) == (2 if words == "--output ." else 1)
     assert capsys.readouterr() == ("", "")
 
 

@@ -328,17 +328,6 @@ def test_a_progress_bar_of_any_length_hides_no_figure(monkeypatch):
         assert (str(found.failure.place), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
 
 
-@pytest.mark.parametrize("size", [1 << 10, 1 << 20])
-@pytest.mark.parametrize("filling", [1 << 16, 3 << 20])
-def test_what_stands_behind_all_that_is_read_of_a_line_is_listed(monkeypatch, size, filling):
-    monkeypatch.setattr(log_lines, "BLOCK", size)
-    text = f"noise\n{'x' * filling} perf/max_memory_allocated_gb:99 perf/max_memory_allocated_gb:98\n{step(1, gib=71.3)}\n"
-    found = read_log(blocks_of(io.BytesIO(text.encode())), "run.log")
-    assert found.figures.figure("perf/max_memory_allocated_gb") == 71.3
-    assert [problem.code.id for problem in found.problems] == ["verl.unread"]
-    assert str(found.problems[0].place).startswith("run.log:2:")
-
-
 def test_zero_bytes_count_as_nothing():
     text = f"{step(1, gib=70.5)}\n{step(2, gib=71.3)}\n"
     for content in (b"\0" * (3 << 20) + text.encode(), text.encode("utf-16")):

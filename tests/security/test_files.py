@@ -6,10 +6,9 @@ import os
 
 import pytest
 
-from sphinx_verl_resources.catalog import files, yaml_data
+from sphinx_verl_resources.catalog import yaml_data
 from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, MAX_ITEMS, MAX_PROBLEMS
 from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.diagnostics import Location
 
 SECRET = "root-secret: 1\n"
 
@@ -82,37 +81,6 @@ def test_pipes_and_folders_are_not_opened(data):
     problems = data.problems()
     assert len(problems) == 3
     assert all("cannot be read: not a regular file" in problem for problem in problems)
-
-
-def test_only_so_many_files(data, monkeypatch):
-    monkeypatch.setattr(files, "MAX_FILES", 3)
-    for name in "abcde":
-        data.run(name)
-    assert list(data.load().runs) == ["a", "b", "c"]
-    (problem,) = [problem for problem in data.problems() if problem.startswith("data/")]
-    assert problem == (
-        "data/runs:1:1: ERROR: the folder has more than 3 files; 'd.yaml' and later are not read; use several "
-        "directories [verl.file_too_large]"
-    )
-
-
-def test_only_so_many_bytes(data, monkeypatch):
-    size = data.run("a").stat().st_size
-    bundled = sum(len(file.content) for file in bundled_files(data))
-    monkeypatch.setattr(files, "MAX_TOTAL", bundled + 2 * size)
-    for name in "bcd":
-        data.run(name)
-    assert list(data.load().runs) == ["a", "b"]
-    (problem,) = data.problems()
-    most = f"{files.MAX_TOTAL >> 20} MiB"
-    assert problem.startswith(f"data/runs/c.yaml:1:1: ERROR: with this file, the data exceed {most}")
-
-
-def bundled_files(data):
-    """The files of the bundled data that are read in addition to a user's directory."""
-    own = files.configured_directory("data", data.path.parent)
-    snapshot = files.take_snapshot(files.bundled_directory(), [own], Location("conf.py"))
-    return [*snapshot.cases, *(file for named in snapshot.registries.values() for file in named)]
 
 
 @pytest.mark.parametrize(

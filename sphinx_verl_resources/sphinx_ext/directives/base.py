@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from sphinx import addnodes
@@ -111,7 +111,8 @@ class VerlDirective(SphinxDirective):
 
     def _take(self, name: str, text: str, known: Mapping[str, Option]) -> None:
         if name not in known:
-            self.refuse_option(name)
+            hint = did_you_mean(name, known) or "the directive has no options"
+            raise NoAnswerError.because("unknown option", hint, key=f":{name}")
         if bool(known[name].values) is not bool(text.strip()):
             what = f"takes no value, got {text!r}; remove it" if text else "a value is missing; write one"
             raise NoAnswerError.because(what, key=f":{name}")
@@ -129,12 +130,6 @@ class VerlDirective(SphinxDirective):
         """Record a problem of the directive or of one of its options."""
         with self.noted(option):
             raise NoAnswerError.because(message, remedy)
-
-    def refuse_option(self, name: str) -> NoReturn:
-        """Raise for an option that the directive does not have."""
-        names = [option.name for option in self.forms()[self.form]]
-        hint = did_you_mean(name, names) or "the directive has no options"
-        raise NoAnswerError.because("unknown option", hint, key=f":{name}")
 
     def check_text(self) -> None:
         """Refuse text below the options.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from ...catalog.names import LIMITS
-from ...diagnostics import Code, NoAnswerError, did_you_mean
+from ...diagnostics import Code, NoAnswerError
 from ...i18n import _
 from ..references import row_link
 from .base import ABOUT_TABLE
@@ -71,14 +71,6 @@ def _version(text: str) -> Version:
 
 #: The options that select the estimate, and those that require ``:model:``.
 ASKING, OF_MODEL = ("run", "model"), ("gpus", "verl-version")
-#: Options of the analysis, and the hint for an estimate.
-INSTEAD = {
-    "batch-size": "set data.train_batch_size below the options",
-    "sequence-length": "set data.max_prompt_length and data.max_response_length below the options",
-    "steps": "set the keys of verl below the options",
-    "gib": "an estimate is in GiB",
-    "no-remarks": "an estimate has no remarks",
-}
 ESTIMATE_OPTIONS = (
     Option("run", "Recorded run; its file provides everything else.", "id of a run"),
     Option(
@@ -131,16 +123,6 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
             return "estimate"
         foreign = bool(self.content) or not self.options.keys() <= {item.name for item in ANALYSIS_OPTIONS}
         return "estimate" if foreign and not self.arguments else "analysis"
-
-    def refuse_option(self, name: str) -> NoReturn:
-        """Suggest what to use instead of an option of the analysis."""
-        if self.form == "analysis":
-            super().refuse_option(name)
-        if name in INSTEAD:
-            message = "is for the analysis of a model"
-            raise NoAnswerError.because(message, INSTEAD[name], key=f":{name}")
-        hint = did_you_mean(name, [*(option.name for option in ESTIMATE_OPTIONS), *INSTEAD])
-        raise NoAnswerError.because("unknown option", hint, key=f":{name}")
 
     def check_text(self) -> None:
         """Accept settings for an estimate only."""
