@@ -169,4 +169,4 @@ class _Search:
 def _fits_asleep(estimate: Estimate) -> bool:
     """Return whether all phases with a sleeping rollout engine fit."""
     capacity = estimate.capacity or 0.0
-    return all(phase.total <= capacity for phase in estimate.in_turn() if phase.engine_state == "asleep")
+    return all(phase.total <= capacity for phase in estimate.phases if phase.engine_state == "asleep")

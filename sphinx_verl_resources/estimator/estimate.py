@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from ..breakdown import Breakdown, Change
@@ -16,7 +15,7 @@ from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .keys import key_warnings
 from .peak import AnyEstimate, widening_of
-from .phases import on_gpu_of, phases_in_turn, phases_of, roles_of
+from .phases import on_gpu_of, phases_of, roles_of
 from .pools import is_npu
 from .registries import capacity_of
 from .request import changed, made
@@ -26,7 +25,7 @@ from .suggestions import Suggestion, override_text, reliefs
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from ..catalog.models.registries import Gpu
     from ..diagnostics import Diagnostic
@@ -109,24 +108,9 @@ class Estimate(AnyEstimate):
     @cached_property
     def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]
         """The phases, in their order within a step."""
-        return tuple(self.in_turn())
-
-    def in_turn(self) -> Iterator[Phase]:
-        """Yield the phases, each computed on demand."""
-        known, others = self._computed
-        for place in count():
-            if place == len(known):
-                known += islice(others, 1)
-            if place == len(known):
-                return
-            yield known[place]
-
-    @cached_property
-    def _computed(self) -> tuple[list[Phase], Iterator[Phase]]:
-        """The phases computed so far, and an iterator over the others."""
         if self.elsewhere:
-            return [], on_gpu_of(self.elsewhere.in_turn(), self.shape, self.settings)
-        return [], phases_in_turn(self.shape, self.settings)
+            return on_gpu_of(self.elsewhere.phases, self.shape, self.settings)
+        return phases_of(self.shape, self.settings)
 
     @property
     def varies(self) -> bool:
@@ -148,7 +132,7 @@ class Estimate(AnyEstimate):
         if settings == self.settings:
             return self.phases
         if elsewhere:
-            return tuple(on_gpu_of(elsewhere, self.shape, settings))
+            return on_gpu_of(elsewhere, self.shape, settings)
         return phases_of(self.shape, settings)
 
     @cached_property
@@ -202,18 +186,6 @@ class Estimate(AnyEstimate):
     def is_complete(self) -> bool:
         """True if the settings suffice for a useful estimate."""
         return not any(issue.code is Code.missing_key for issue in self.warnings)
-
-    @property
-    def fits(self) -> bool:
-        """True if the verdict is ``fits``; for most runs that do not fit, this computes few phases."""
-        capacity = self.capacity
-        if capacity is None or self.undecided:
-            return False
-        if self.settings.lengths.known:
-            return all(phase.total <= capacity for phase in self.in_turn()) and self.high <= capacity
-        return all(
-            phase.total <= capacity and phase.ends(self.widening).high <= capacity for phase in self.in_turn()
-        )
 
     @property
     def capacity(self) -> float | None:  # type: ignore[override]

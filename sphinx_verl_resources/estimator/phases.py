@@ -140,16 +140,18 @@ def phase_of(
     return made(Phase, values)
 
 
-def on_gpu_of(phases: Iterable[Phase], shape: Shape, settings: Settings) -> Iterator[Phase]:
-    """Yield the phases of the same run on another GPU, on which vLLM takes a different amount of memory."""
+def on_gpu_of(phases: Iterable[Phase], shape: Shape, settings: Settings) -> tuple[Phase, ...]:
+    """Return the phases of the same run on another GPU, on which vLLM takes a different amount of memory."""
     engines: dict[EngineState, Allocations] = {}
+    found = []
     for phase in phases:
         state = phase.engine_state
         if state not in engines:
             engines[state] = engine_allocations(state, shape, settings, 0.0)
         if engines[state] != phase.engine:
             phase = phase_of(phase.name, phase.trainer, state, engines[state], phase.runtime_overhead)
-        yield phase
+        found.append(phase)
+    return tuple(found)
 
 
 _TOTAL: Callable[[Phase], float] = attrgetter("total")
@@ -198,14 +200,6 @@ class TrainedRole(Protocol):
 
 def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
     """Return every phase of a step, each on the pipeline stage that is fullest in it."""
-    return tuple(phases_in_turn(shape, settings))
-
-
-def phases_in_turn(shape: Shape, settings: Settings) -> Iterator[Phase]:
-    """Yield every phase, as ``phases_of`` returns them.
-
-    Each is computed on demand: the first phases often show that a run does not fit.
-    """
     actors, critics = roles_of(shape, settings)
     aligned = [role.stage_index for role in actors] == [role.stage_index for role in critics]
     # A critic with the actor's pipeline size has its stages on the same GPUs.
@@ -221,8 +215,10 @@ def phases_in_turn(shape: Shape, settings: Settings) -> Iterator[Phase]:
         return phase_of(name, trainer, state, engine, overhead + _cached_blocks(shape, settings, trainer))
 
     of_stages = [_trainer_phases(shape, settings, actor, critic) for actor, critic in pairs]
-    for of_stage in zip(*of_stages, strict=True):
-        yield max((with_engine(*of_one) for of_one in of_stage), key=_TOTAL)
+    return tuple(
+        max((with_engine(*of_one) for of_one in of_stage), key=_TOTAL)
+        for of_stage in zip(*of_stages, strict=True)
+    )
 
 
 def roles_of(shape: Shape, settings: Settings) -> tuple[tuple[TrainedRole, ...], tuple[TrainedRole, ...]]:

@@ -73,7 +73,8 @@ def test_problems_have_a_place(source, expected):
         ("a: b: c\n", (1, 5, "a colon in a text without quotes")),
         ("a: @x\n", (1, 4, "text cannot begin with '@'")),
         ("a: 'it's'\n", (1, 8, "this does not belong to the keys above it")),
-        ("a:\n  b: 1\n c: 2\n", (3, 2, "'c' is indented by 1, but the lines next to it by 2")),
+        ("a:\n  b: 1\n c: 2\n", (3, 2, "this does not belong to the keys above it")),
+        ("a: 1\nb:\n  c: 1\n    d: 2\n", (4, 6, "this does not belong to the keys above it")),
     ],
 )
 def test_syntax_errors_in_words(source, expected, loader, monkeypatch):
@@ -81,38 +82,6 @@ def test_syntax_errors_in_words(source, expected, loader, monkeypatch):
     (problem,) = read_yaml(source.encode()).problems
     assert (problem.place.line, problem.place.column, problem.message) == expected
     assert problem.remedy
-
-
-TOP = "id: a\nsettings:\n"
-
-
-@pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
-@pytest.mark.parametrize(
-    ("source", "line", "spaces", "wanted"),
-    [
-        (f"{TOP}  a.b: 1\n    c.d: 2\n  e.f: 3\n", 4, 4, 2),
-        (f"{TOP}  a.b: '1'\n   c.d: 2\n  e.f: 3\n", 4, 3, 2),
-        (f"{TOP}    a.b: 1\n  c.d: 2\n", 3, 4, 2),
-        (f"{TOP}  a.b: 1\n c.d: 2\n  e.f: 3\n", 4, 1, 2),
-        (f"{TOP}  a.b: 1\nc.d: 2\n  e.f: 3\n", 4, 0, 2),
-        (f"{TOP}  a.b: 1\n  # c\n\nc.d: 2\n  e.f: 3\n", 6, 0, 2),
-        (f"{TOP}  a.b: 1\n  c.d: 2\n e.f: 3\n", 5, 1, 2),
-        (f"{TOP}a.b: 1\n  c.d: 2\n", 3, 0, 2),
-        ("id: a\n size: 7B\ntag: MIN\n", 2, 1, 0),
-        (" id: a\nsize: 7B\n", 1, 1, 0),
-        ("id: a\ngpus: {count: 2}\n  train: fsdp\ntag: x\n", 3, 2, 0),
-        ("evidence:\n  - {kind: log}\n - {kind: log}\n", 3, 1, 2),
-        ("notes:\n  - code: a\n     text: b\n", 3, 5, 4),
-        ("notes:\n  - code: a\n   text: b\n", 3, 3, 4),
-        ("notes:\n  - code: a\n  text: b\n", 3, 2, 4),
-    ],
-)
-def test_a_wrong_indentation_is_reported_at_its_line(source, line, spaces, wanted, loader, monkeypatch):
-    monkeypatch.setattr(yaml_data, "LOADER", loader)
-    (problem,) = read_yaml(source.encode()).problems
-    assert (problem.place.line, problem.place.column) == (line, spaces + 1)
-    assert problem.message.endswith(f" is indented by {spaces}, but the lines next to it by {wanted}")
-    assert problem.remedy == ("put no space before it" if not wanted else f"put {wanted} spaces before it")
 
 
 @pytest.mark.parametrize("source", ["a: 1\nb:2\nc: 3\n", "a:\n  b:2\n  c: 3\n"])
