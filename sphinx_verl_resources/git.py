@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 
 from .catalog.links import REF, is_commit, is_fixed_ref
-from .diagnostics import nearest
 
 #: The timeout of a git command in seconds; each normally takes milliseconds.
 TIMEOUT = 30
@@ -149,14 +148,6 @@ class Repository:
     def has(self, commit: str, path: str) -> bool:
         """Return whether a commit has a file at this path."""
         return path in self.paths(commit)
-
-    def nearest(self, commit: str, path: str) -> str | None:
-        """Suggest a file of a commit: the same file name in another directory, or a similar path."""
-        paths = self.paths(commit)
-        name = path.rsplit("/", 1)[-1]
-        same = [other for other in paths if other.rsplit("/", 1)[-1] == name]
-        beside = [other for other in paths if other.rpartition("/")[0] == path.rpartition("/")[0]]
-        return nearest(path, same) or next(iter(same), None) or nearest(path, beside) or nearest(path, paths)
 
     def text(self, commit: str, path: str) -> str | None:
         """Return the text of a file in a commit; None if the clone lacks it or it is not text."""

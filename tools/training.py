@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.diagnostics import Diagnostic
     from sphinx_verl_resources.estimator.allocations import Allocations
     from sphinx_verl_resources.estimator.backtest import Score
-    from sphinx_verl_resources.estimator.lora import Targets
     from sphinx_verl_resources.estimator.peak import AnyEstimate
     from sphinx_verl_resources.estimator.phases import Phase
     from sphinx_verl_resources.estimator.registries import Registries
-    from sphinx_verl_resources.estimator.shape import Shape
+    from sphinx_verl_resources.estimator.shape import Shape, Targets
 
 _PER_LOGIT, _PER_HIDDEN = "bytes per token and vocabulary entry", "bytes per token and hidden unit"
 _LOSSES = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
 
-    from sphinx_verl_resources.lint.rule import Rule
+    from sphinx_verl_resources.lint.context import Rule
 
 EXAMPLES = Path(__file__).parent.parent / "rules"
 #: One message a line, written by tests/builds/test_codes.py; rules have theirs in docs/rules.

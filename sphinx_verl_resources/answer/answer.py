@@ -15,11 +15,10 @@ from ..estimator.recorded import estimate_run, request_of_run
 from ..estimator.request import changed
 from ..estimator.tasks import LIMITS, fitted
 from .changes import changes_for
-from .evidence import needs_of, runs_for, takes_no_more
+from .evidence import needs_of, runs_for, smallest_run, takes_no_more, trust_in
 from .layouts import Layout, best_of, largest_token_budget, longest_response
 from .question import assumed, assumed_in, request_of
 from .search import Searches, Tried
-from .trust import smallest_run, trust_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from ..estimator.context import EstimatorContext
     from ..estimator.request import Request
     from .changes import Change
-    from .evidence import Needs
+    from .evidence import Needs, Trust
     from .question import Question
-    from .trust import Trust
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Evidence: the recorded runs relevant to a question, and the kind of evidence for each."""
+"""Evidence: the recorded runs relevant to a question, and the measured runs behind an estimate."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..catalog.names import ADAPTER_RANKS, WORDS, family
+from ..catalog.names import ADAPTER_RANKS, MEGATRON, WORDS, family
 from ..catalog.selection import once
 from ..diagnostics import Code, NoAnswerError
-from ..estimator.estimate import estimate
+from ..estimator.estimate import estimate, likeness
 from ..estimator.pools import gpu_of, training_gpus
 from ..estimator.reader import Reader
 from ..estimator.reading import element_bytes, has_critic
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..estimator.estimate import Estimate
     from ..estimator.registries import Registries
     from ..estimator.request import Request
+    from .layouts import Layout
 
 #: Fields of an architecture that do not affect memory.
 _NOT_FIGURES = {
@@ -226,3 +227,52 @@ def _trains_as_much(rank: int | None, asked: int | None) -> bool:
     if asked == 0 or rank == 0:
         return rank == asked
     return rank is None or asked is None or rank >= asked
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The measured and recorded runs behind an estimate.
+
+    Attributes:
+        measured_runs: the number of measured runs of the same kind: by training backend, old or today's verl,
+            full fine-tuning or LoRA, and dense or expert layers.
+        mean_error: the estimator's mean error for them, as a fraction; None without measured runs.
+        smallest: the run of this model that ran or was reported with the least total GPU memory; None if
+            there is none.
+        undercuts: whether the estimate fits in less memory than this run had.
+    """
+
+    measured_runs: int
+    mean_error: float | None = None
+    smallest: Run | None = None
+    undercuts: bool = False
+
+
+def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Trust:
+    """Return the runs behind a layout's estimate; ``needs`` are the needs of the question."""
+    found = layout.estimate
+    parts = [
+        part
+        for entry in data.registries.accuracy
+        if (entry.name == MEGATRON) == layout.is_megatron
+        for part in entry.parts
+        if (part.today, part.lora, part.experts) == likeness(found)
+    ]
+    cases = sum(part.cases for part in parts)
+    error = sum(part.cases * part.mean_error for part in parts) / cases if cases else None
+    smallest = smallest_run(needs, data)
+    if needs is None or smallest is None:
+        return Trust(cases, error)
+    least, run = smallest
+    used = needs.on(layout.request.gpus, None)
+    return Trust(cases, error, run, found.fits and used.total_gb < least)
+
+
+def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Run] | None:
+    """Return the total GPU memory in GB of the run in ``Trust.smallest``, and the run."""
+    recorded = [
+        (own.total_gb, run)
+        for run, own in (runs_of_model(needs, data) if needs else ())
+        if needs and run.was_seen_to_run and own.is_like(needs)
+    ]
+    return min(recorded, key=lambda pair: (pair[0], pair[1].id), default=None)

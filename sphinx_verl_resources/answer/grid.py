@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
     from .answer import Answer
+    from .evidence import Trust
     from .layouts import Layout
-    from .trust import Trust
 
 #: Keys that the form's choices set, or that follow from the number of GPUs.
 CHOSEN = OWN_KEYS | {LIMITS[1]}

@@ -179,7 +179,6 @@ class Catalog:
 
 def load_catalog(
     snapshot: Snapshot,
-    run_files: Iterable[DataFile],
     gpus: Registry[Gpu],
     models: Registry[Architecture],
     judge: Callable[[Run, Document], Iterable[Diagnostic]],
@@ -188,7 +187,6 @@ def load_catalog(
 
     Args:
         snapshot: all files.
-        run_files: its run files.
         gpus: the known GPUs.
         models: the known models.
         judge: a function that returns the problems of a run that other layers check.
@@ -197,7 +195,7 @@ def load_catalog(
     runs: dict[str, Run] = {}
     files: dict[str, DataFile] = {}
     broken: list[BrokenRun] = []
-    for file in run_files:
+    for file in snapshot.runs:
         stem = file.path.name.removesuffix(".yaml")
         run, document, found = load(file, Run, {"stem": stem, "gpus": gpus, "architectures": models})
         if run is not None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from .files import ACCURACY, ARCHITECTURES, CONFIG_KEYS, GPUS
 
@@ -28,19 +28,6 @@ if TYPE_CHECKING:
 #: A part of the data with its own loading and problems: an attribute of ``Dataset``.
 DataPart = Literal["accuracy", "analysis", "cases", "catalog", "config_keys"]
 Answer = TypeVar("Answer", covariant=True)
-Item = TypeVar("Item")
-
-
-class Progress(Protocol):
-    """A function that passes items through and reports progress."""
-
-    def __call__(self, items: Sequence[Item], what: str, /) -> Iterable[Item]:
-        """Yield the items; ``what`` is their name."""
-
-
-def no_progress(items: Sequence[Item], what: str, /) -> Iterable[Item]:
-    """Return the items without reporting progress."""
-    return items
 
 
 class Dataset:
@@ -50,9 +37,8 @@ class Dataset:
         snapshot: the files.
     """
 
-    def __init__(self, snapshot: Snapshot, progress: Progress = no_progress) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._progress = progress
 
     @cached_property
     def gpus(self) -> Registry[Gpu]:
@@ -84,8 +70,7 @@ class Dataset:
         """The runs, with GPUs and architectures."""
         from .catalog import load_catalog
 
-        run_files = self._progress(self.snapshot.runs, "run files")
-        return load_catalog(self.snapshot, run_files, self.gpus, self.architectures, self._judge)
+        return load_catalog(self.snapshot, self.gpus, self.architectures, self._judge)
 
     def _judge(self, run: Run, document: Document) -> Iterable[Diagnostic]:
         """Return the problems of a run that other layers check; none here."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.files import REGISTRIES, plain_path
 from ..diagnostics import counted, printable
 from ..git import GitError, open_repository
 from ..lint.check import check_data
-from ..views.problems import problems_json
 from .command import Command, UsageError, add_result_options, report
 from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context
 
@@ -45,11 +45,24 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     errors = sum(problem.is_error for problem in problems)
     if options.format == "json":
-        print(problems_json(problems))
+        print(json.dumps([_plain(problem) for problem in problems], indent=2))
     else:
         report(problems)
         print(_summary(context, problems, errors))
     return 1 if errors or (options.strict and problems) else 0
+
+
+def _plain(problem: Diagnostic) -> dict[str, Any]:
+    """Return a problem as a JSON object."""
+    return {
+        "path": problem.place.path,
+        "line": problem.place.line,
+        "column": problem.place.column,
+        "level": problem.severity.name,
+        "code": problem.code.id,
+        "message": problem.named_message,
+        "hint": problem.remedy,
+    }
 
 
 def _context(options: argparse.Namespace) -> CheckContext:

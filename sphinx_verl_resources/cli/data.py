@@ -15,7 +15,7 @@ from ..catalog.files import (
 )
 from ..diagnostics import Location, printable
 from ..estimator.context import EstimatorContext
-from .command import UsageError, progress
+from .command import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -69,7 +69,7 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
     """
     from ..lint.context import CheckContext
 
-    return CheckContext(data_directories(names), repository=repository, progress=progress)
+    return CheckContext(data_directories(names), repository=repository)
 
 
 def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
@@ -105,7 +105,7 @@ def read_data(names: Sequence[str]) -> EstimatorContext:
         UsageError: a path is not a data directory.
     """
     snapshot = take_snapshot(bundled_directory(), data_directories(names), Location(""))
-    return EstimatorContext(snapshot, progress)
+    return EstimatorContext(snapshot)
 
 
 def data_directories(names: Sequence[str]) -> list[Directory]:

@@ -159,7 +159,7 @@ def _recorded(
 ) -> tuple[list[Found], list[Diagnostic], int]:
     """Return the answers in the order of the files, the problems, and exit code 2 if no case can be read."""
     others = [word for word in options.words if word not in files]
-    names = ("gpus", "gpu", "count", "task", "script", "env")
+    names = ("gpus", "gpu", "task", "script", "env")
     named = [f"--{name}" for name in names if getattr(options, name)]
     if others or named:
         message = f"{printable(files[0])} contains its own models, GPUs and settings"

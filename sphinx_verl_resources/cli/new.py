@@ -26,9 +26,9 @@ from ..estimator.recorded import request_of_run
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
-from ..intake.not_training import refusal
 from ..intake.sources import Sources, UserInput
 from ..settings.read import read_script
+from ..settings.result import refusal
 from ..settings.unread import unread_settings
 from ..views.exports import runs_text
 from ..views.verdicts import short

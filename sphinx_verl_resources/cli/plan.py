@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 from ..answer.answer import Answers, answer
 from ..answer.export import FIELDS, answer_result, fewest_result
 from ..answer.fewest import fewest_by_memory, fewest_of, fitting_models
-from ..answer.question import assumed
+from ..answer.question import assumed, task_text
 from ..diagnostics import Code, NoAnswerError, counted
 from ..estimator.pools import TRAINER_GPUS
+from ..units import crossed, gib_number, short_number
 from ..views.answer_text import answer_text
-from ..views.fewest_text import fewest_text, fitting_text
+from ..views.plain_text import plain_table, wrapped
+from ..views.verdicts import label
 from .command import EXIT_CODES, Command, exit_code, report, screen_width
 from .data import given_data, registry_problems
 from .question import add_question_arguments, add_strict_option, errors_text, placed, read_question, refused
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
+    from ..answer.answer import Answer
+    from ..answer.fewest import Fewest
     from ..answer.question import Question
     from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
@@ -130,12 +135,84 @@ def _fits(question: Question, data: EstimatorContext, width: int) -> tuple[str, 
     return fitting_text(question, found, left_open, width), result, int(not found)
 
 
+_FEWEST = "GB> | GPU | Fewest> | Best with | GiB per GPU | Host GiB/node> | Recorded on"
+_FIRST = "Each line is for its first GPU, which has the least memory."
+_FITS = "Model | Verdict | Best with | GiB per GPU | Host GiB/node> | Recorded on"
+
+
+def fewest_text(question: Question, found: Sequence[Fewest], assumed: Sequence[str], width: int = 100) -> str:
+    """Return the fewest GPUs of each memory size.
+
+    Args:
+        question: the model and the task.
+        found: the result for each memory size.
+        assumed: the assumptions, in words.
+        width: characters per line.
+    """
+    counts = [f"{item.found.gpus}×{short_number(item.memory_gb)} GB" for item in found if item.found]
+    fewest = ", ".join(dict.fromkeys(counts)) or "none of the tried numbers fits"
+    head = f"Fewest GPUs for {question.model}, {task_text(question)}: {fewest}."
+    recorded = [item.ran for item in found if item.ran]
+    smallest = min(recorded, key=lambda run: run.gpus.count, default=None)
+    reason = "The figures are estimated; no run of this model is recorded on these GPUs."
+    if smallest:
+        runs = "it ran" if smallest.word == "ran" else "it is reported to run"
+        reason = f"The figures are estimated; {runs} on {crossed(smallest.gpus)}: {smallest.id}."
+    lines = [head, reason, f"Assumed: {', '.join(assumed)}."]
+    table = plain_table(_FEWEST, map(_fewest_row, found), width)
+    return "\n\n".join(["\n".join(wrapped(lines, width)), table, *wrapped([_FIRST], width)])
+
+
+def fitting_text(
+    question: Question, found: Sequence[Answer], assumed: Sequence[str], width: int = 100
+) -> str:
+    """Return the models that fit on the GPUs, one per line; arguments as for ``fewest_text``."""
+    gpus = f"{question.gpus}×{question.gpu}"
+    models = f"{len(found)} recorded models" if len(found) != 1 else "1 recorded model"
+    head = f"Fits on {gpus}, {task_text(question)}: {models}, the largest first."
+    if not found:
+        head = f"None of the recorded models fits on {gpus}, {task_text(question)}."
+    recorded = sum(_recorded(item) != "" for item in found) or "none"
+    lines = [
+        head,
+        f"Models with a recorded run on as little memory: {recorded}. The figures are estimated.",
+        f"Assumed: {', '.join(assumed)}.",
+    ]
+    parts = ["\n".join(wrapped(lines, width))]
+    if found:
+        parts.append(plain_table(_FITS, map(_fitting_row, found), width))
+    return "\n\n".join(parts)
+
+
+def _fewest_row(item: Fewest) -> tuple[str, ...]:
+    names = ", ".join(gpu.name for gpu in item.gpus)
+    ran = crossed(item.ran.gpus) if item.ran else ""
+    if item.found is None:
+        return (short_number(item.memory_gb), names, "none fits", "", "", "", ran)
+    count = short_number(item.found.gpus)
+    return (short_number(item.memory_gb), names, count, *_figures(item.found), ran)
+
+
+def _fitting_row(found: Answer) -> tuple[str, ...]:
+    return (found.asked.model, label(found.verdict), *_figures(found), _recorded(found))
+
+
+def _figures(found: Answer) -> tuple[str, str, str]:
+    best = found.best.estimate
+    span = f"{gib_number(best.peak)} ({gib_number(best.low)} to {gib_number(best.high)})"
+    return (found.best.name, span, gib_number(best.host.total))
+
+
+def _recorded(found: Answer) -> str:
+    return next((crossed(run.gpus) for run in found.evidence if run.was_seen_to_run), "")
+
+
 PLAN = Command(
     "plan",
     "find settings with which a model fits on GPUs, the fewest GPUs for a model, or the models that fit",
     {
         "Qwen/Qwen2.5-7B --gpus 8xH100": "",
-        "qwen2.5-7b --gpu H100 --count 8 --lora 32 --response 2048": "type and number separately",
+        "qwen2.5-7b --gpus 8xH100 --lora 32 --response 2048": "",
         "Qwen/Qwen2.5-32B": "the fewest GPUs of each memory size",
         "--gpus 8xRTX4090": "the models that fit, largest first",
         "Qwen/Qwen3-8B --gpus 4xH100 --format json data.train_batch_size=256": "",

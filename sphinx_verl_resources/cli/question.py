@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..answer.question import Question, named_settings, task_of
-from ..catalog.names import MOST_GPUS
 from ..catalog.selection import whole_number
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, listed, warning
 from ..estimator.hf_config import read_config_json
@@ -17,12 +16,11 @@ from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
 from ..estimator.tasks import TASKS
 from ..estimator.versions import CURRENT, version_of
-from ..intake.not_training import refusal
 from ..intake.recorded_names import model_of
 from ..intake.tasks import ESTIMATOR, program_of, whole_task_of
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
-from ..settings.result import SettingsText
+from ..settings.result import SettingsText, refusal
 from .command import UsageError, add_result_options
 from .data import add_data_option
 from .files import read_text
@@ -118,8 +116,6 @@ def add_question_arguments(parser: argparse.ArgumentParser, metavar: str, words:
         "--gpus", metavar="NxGPU", type=gpus_argument, help="number and type, such as 8xH100 or '8*H100'"
     )
     group.add_argument("--gpu", metavar="GPU", help="type of the GPUs, such as H100")
-    count = _checked(lambda text: whole_number(text, MOST_GPUS))
-    group.add_argument("--count", metavar="N", type=count, help="number of GPUs, over all nodes")
     group.add_argument("--task", metavar="TASK", help=", ".join(TASKS))
     rank = _checked(lambda text: whole_number(text, _MOST_RANK))
     group.add_argument("--lora", metavar="RANK", type=rank, help="train LoRA adapters of this rank")
@@ -274,16 +270,15 @@ def _refuse_unread(given: SettingsText, own: SettingsText, place: Location) -> N
 
 
 def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | None, str | None]:
-    """Return the number and type of the GPUs from ``--gpus``, ``--gpu`` and ``--count``, which must agree."""
+    """Return the number and type of the GPUs from ``--gpus`` and ``--gpu``, which must agree."""
     count, gpu = options.gpus or (None, None)
-    for option, one, other in (("--gpu", gpu, options.gpu), ("--count", count, options.count)):
-        if one is not None and other is not None and one != other:
-            message = f"--gpus is {one}, but {option} is {other}"
-            raise refused(Code.wrong_value, message, "give one of them")
+    if None not in (gpu, options.gpu) and gpu != options.gpu:
+        message = f"--gpus is {gpu}, but --gpu is {options.gpu}"
+        raise refused(Code.wrong_value, message, "give one of them")
     gpu = gpu or options.gpu
     if gpu is not None:
         data.registries.known_gpu(gpu)
-    return count or options.count, gpu
+    return count, gpu
 
 
 def _named_model(words: Iterable[str]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.files import DataFile
 from ..catalog.models.architecture import Architecture, HfConfig, HfText, LinearAttention, Mla, Moe, Vision
 from ..catalog.validation import load
-from ..diagnostics import Code, Diagnostic, Location, Severity, suggest_or
+from ..diagnostics import Code, Diagnostic, Severity, suggest_or
 from .model_types import (
     CONVENTIONS,
     LLAMA,
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from ..catalog.models.base import Record
     from ..catalog.yaml_data import Document, Loc
 
-#: More than any model has; also the most that ``Architecture`` accepts.
-_MOST_PARAMETERS = 10**15
 _CLOSE = "the parameter count is approximate"
 
 
@@ -59,27 +56,11 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
     content = text.removeprefix("\ufeff").replace("\t", " ")
     file = DataFile(Path(shown), shown, content.encode(errors="replace"))
     config, document, found = load(file, HfConfig)
-    found = [_in_words_of_json(problem, content) for problem in found]
     if config is None:
         return None, tuple(found)
     source = _Source(document, config, *convention_of(config))
     architecture = _architecture(source, _name(config, shown))
     return architecture, tuple(sorted((*found, *source.problems)))
-
-
-def _in_words_of_json(problem: Diagnostic, text: str) -> Diagnostic:
-    """Return a syntax problem as Python's JSON parser reports it, with a place nearer to the mistake."""
-    if problem.code is not Code.yaml_syntax:
-        return problem
-    try:
-        json.loads(text)
-    except json.JSONDecodeError as error:
-        place = Location(problem.place.path, error.lineno, error.colno)
-        remedy = "put quotes around each key and text, and a comma between entries"
-        return Diagnostic(place, problem.code, f"not valid JSON: {error.msg.lower()}", remedy)
-    except (ValueError, RecursionError):
-        pass
-    return problem
 
 
 def _name(config: HfConfig, shown: str) -> str:
@@ -206,14 +187,9 @@ def _architecture(source: _Source, name: str) -> Architecture | None:
     return _counted(source, architecture)
 
 
-def _counted(source: _Source, architecture: Architecture) -> Architecture | None:
-    """Return the architecture with its count; None if no model can have so many parameters."""
+def _counted(source: _Source, architecture: Architecture) -> Architecture:
+    """Return the architecture with its count."""
     counts = count_parameters(architecture)
-    if counts.total > _MOST_PARAMETERS:
-        message = f"these sizes give {counts.total:.1e} parameters, more than any model has"
-        remedy = "check the sizes, hidden_size first"
-        source.note(source.text[1], message, remedy, Code.wrong_value, Severity.ERROR)
-        return None
     extra = source.find("num_nextn_predict_layers") or source.find("mtp_num_hidden_layers")
     update = {
         "parameters": counts.total,

@@ -9,9 +9,9 @@ from .reader import OF_CRITIC
 from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT
 
 if TYPE_CHECKING:
-    from .lora import Targets
     from .reader import Reader
     from .request import Backend
+    from .shape import Targets
 
 #: The rollout engines that are modelled.
 ENGINES = ("vllm", "sglang", "trtllm", "hf")

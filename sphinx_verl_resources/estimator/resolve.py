@@ -10,12 +10,12 @@ from ..diagnostics import Code, NoAnswerError
 from ..units import GIB
 from .engine import cache_tokens, needed_cache_tokens
 from .keys import FINE_TUNING, key_warnings
-from .lora import target_names, unknown_targets
 from .pools import TRAINER_GPUS
 from .reader import Reader
 from .reading import ADAMS, BACKENDS, ENGINES
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request, error_at, warning_at
 from .settings import ranks_of, settings_of
+from .shape import target_names, unknown_targets
 from .versions import CURRENT, LAST, version_text
 
 if TYPE_CHECKING:

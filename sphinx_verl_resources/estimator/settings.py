@@ -15,10 +15,10 @@ from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, changed
 from .tokens import Lengths, MicroBatch, log_prob_micro_batch, padded_up, tokens_of, update_micro_batch
 
 if TYPE_CHECKING:
-    from .lora import Targets
     from .reader import Sections
     from .registries import Registries
     from .request import Backend
+    from .shape import Targets
     from .versions import Version
 
 #: The assumed capacity of an unnamed GPU, which only decides the rollout engine's memory.

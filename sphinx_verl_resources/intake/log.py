@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 #: Each word costs time, so there are few. Figures are in lines with ``step:`` or a word of FAILURE_WORDS.
 _WORDS = tuple(dict.fromkeys((*CONFIG_WORDS, b"step:", *WORDS, *FAILURE_WORDS)))
 _EASYR1_MODEL = "worker.actor.model.model_path"
-#: Maximum number of workers whose figures or configuration are kept.
-_MAX_WORKERS = 256
 _UNREAD_REMEDY = "look at the line and add the values by hand"
 
 
@@ -173,8 +171,6 @@ class _Reader:
             return False
         for known in (self._waiting, self._collecting):
             known.pop(piece.who, None)
-            if len(known) >= _MAX_WORKERS:
-                known.popitem(last=False)
         self._waiting[piece.who] = config
         if not config.ended:
             self._collecting[piece.who] = config, self._read
@@ -202,8 +198,6 @@ class _Reader:
             return True
         run = self._runs.get(piece.who)
         if run is None or line.step < run.figures.last_step:
-            if len(self._runs) >= _MAX_WORKERS:
-                self._runs.clear()
             run = _Run() if self._current.figures.steps else self._current
             waiting = piece.who if piece.who in self._waiting else next(reversed(self._waiting), None)
             run.config = self._waiting.pop(waiting) if waiting is not None else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..diagnostics import listed
-from . import data_rules, file_rules, run_rules
-from .rule import Rule
+from . import data_rules, run_rules
+from .context import Rule
 
 if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 #: All rules, in the order of the documentation.
 RULES: tuple[Rule, ...] = tuple(
-    rule
-    for module in (file_rules, run_rules, data_rules)
-    for rule in vars(module).values()
-    if isinstance(rule, Rule)
+    rule for module in (run_rules, data_rules) for rule in vars(module).values() if isinstance(rule, Rule)
 )
 
 

@@ -14,7 +14,7 @@ from ..catalog.validation import valid_entries
 from ..diagnostics import Code
 from ..estimator.parameters import count_parameters
 from ..units import GB, GIB, MIB, gb, gib_number
-from .rule import Rule
+from .context import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,18 +1,20 @@
-"""Rules for single runs: contradictions, missing facts, and links to verl's repository."""
+"""Rules for the text of a file, and for a run: contradictions, missing facts, links to verl's repository."""
 
 from __future__ import annotations
 
 from datetime import date
 from typing import TYPE_CHECKING
 
-from ..catalog.fields import as_text
+from ..catalog.fields import as_text, field_at
 from ..catalog.links import is_fixed_ref
 from ..catalog.run_names import current_id
-from ..diagnostics import Code, Severity
+from ..catalog.run_text import SCHEMA_LINE, SCHEMA_LINE_READ
+from ..catalog.yaml_data import leaves
+from ..diagnostics import Code, Location, Severity, nearest
 from ..estimator.allocations import size_of
 from ..settings.read import read_script
 from ..units import GIB, MIB, gib_number
-from .rule import Rule
+from .context import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +23,51 @@ if TYPE_CHECKING:
     from ..catalog.models.run import Run
     from ..diagnostics import Diagnostic
     from ..git import Repository
-    from .context import CheckContext, RunEntry
+    from .context import CheckContext, RunEntry, SourceFile
+
+#: Kinds of files in a subfolder of the data directory.
+_BELOW = frozenset({"run", "cases"})
+
+
+def schema_target(kind: str) -> str:
+    """Return the path of the schema for a kind of file, relative to such a file."""
+    return f"{'../' if kind in _BELOW else ''}schema/{kind}.json"
+
+
+def has_schema(file: SourceFile) -> bool:
+    """Return whether the data directory of a file has its schema."""
+    return (file.file.path.parent / schema_target(file.kind)).is_file()
+
+
+@Rule(Code.schema_line, "file")
+def schema_line(file: SourceFile) -> Iterator[Diagnostic]:
+    """Require a first line that points editors to the schema, if the directory has it."""
+    remedy = f"begin the file with {SCHEMA_LINE.format(schema_target(file.kind))}"
+    match = SCHEMA_LINE_READ.match(file.document.text.split("\n", 1)[0])
+    if not match:
+        if has_schema(file):
+            place = Location(file.shown, 1, 1)
+            yield schema_line.broken_at(place, "the first line does not point to the schema", remedy)
+    elif match[1].rsplit("/", 1)[-1] != f"{file.kind}.json":
+        message = f"the first line points to a different schema, {match[1][:80]!r}"
+        yield schema_line.broken_at(Location(file.shown, 1, match.start(1) + 1), message, remedy)
+
+
+@Rule(Code.unquoted_version, "file")
+def unquoted_version(file: SourceFile) -> Iterator[Diagnostic]:
+    """Require quotes around versions and lines."""
+    if file.kind != "run":
+        return
+    for loc, value in leaves(file.document.data):
+        field = field_at(loc)
+        if field and field.quoted and isinstance(value, str) and file.document.is_plain(loc):
+            message = f"{'.'.join(map(str, loc))}: {value[:80]} is not in quotes"
+            yield unquoted_version.broken_at(file.value_place(*loc), message, f'write "{value[:80]}"')
+
+
+#: Reported by the loader of run files.
+ID_MISMATCH = Rule(Code.id_mismatch, "file", Severity.ERROR)
+
 
 #: Reported when runs are loaded, also in builds.
 CONFIG_KEY = Rule(Code.config_key, "run")
@@ -171,7 +217,7 @@ def unknown_path(entry: RunEntry, context: CheckContext) -> Iterator[Diagnostic]
     for loc, ref, path in _refs(entry.run):
         commit = repository.commit(ref)
         if commit and path and not repository.has(commit, path):
-            near = repository.nearest(commit, path)
+            near = nearest(path, repository.paths(commit))
             remedy = f"did you mean {near!r}?" if near else "correct the path, or the commit"
             loc = (*loc[:-1], "path")
             message = f"{'.'.join(map(str, loc))}: {ref[:12]} has no file {path[:200]!r}"

@@ -1,4 +1,4 @@
-"""The settings in a text: values, places and unknown values. Reads YAML, too."""
+"""The settings in a text: values, places and unknown values. Reads YAML, too; rejects other programs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import yaml
 from ..catalog.yaml_data import LOADER, dotted_leaves, read_yaml
 from ..catalog.yaml_syntax import position
 from ..diagnostics import Code, Diagnostic, Location, Severity, listed, visible, warning
+from .programs import Program
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
-    from .programs import Program
+    from .programs import Kind
 
 
 #: The maximum number of names to list in a message.
@@ -279,3 +280,44 @@ def dotted(prefix: str, name: str) -> str:
     ('data.train_batch_size', 'model_engine')
     """
     return f"{prefix}.{name}" if prefix else str(name)
+
+
+_TRAINING = "give the script that trains"
+#: For each kind of program, what it does and what to do instead.
+_OTHERS: Mapping[Kind, tuple[str, str]] = {
+    "sft": (
+        "{name} is supervised fine-tuning, not reinforcement learning",
+        "give a script of reinforcement learning",
+    ),
+    "generation": ("{name} generates responses and does not train", _TRAINING),
+    "evaluation": ("{name} scores responses and does not train", _TRAINING),
+    "conversion": ("{name} converts checkpoints and does not train", _TRAINING),
+    "data": ("{name} prepares data and does not train", _TRAINING),
+    "cluster": ("{name} starts or stops a Ray cluster; the script does not train", _TRAINING),
+    "script": (
+        "the script starts another script, {name}, and lacks some of its settings",
+        "give that script",
+    ),
+    "other": ("{name} is not one of verl's trainers", _TRAINING),
+}
+
+#: The keys of the model's path; the trainer before v0.7.0 uses the second.
+_MODEL, _OLD_MODEL = "model.path", "model.partial_pretrain"
+
+
+def refusal(script: SettingsText) -> Diagnostic | None:
+    """Return why a script is rejected; None if it trains with reinforcement learning."""
+    program = script.program or Program("", "rl", next(iter(script.places.values()), Location("")))
+    kind, name = program.kind, program.name
+    if not name and _is_fine_tuning(script):
+        kind, name = "sft", "this"
+    if kind not in _OTHERS:
+        return None
+    message, remedy = _OTHERS[kind]
+    return Diagnostic(program.place, Code.not_training, message.format(name=name), remedy)
+
+
+def _is_fine_tuning(script: SettingsText) -> bool:
+    """Return whether the settings are for supervised fine-tuning."""
+    keys = {*script.values, *script.unresolved}
+    return bool(keys & {_MODEL, _OLD_MODEL}) and not any(key.startswith("actor_rollout_ref.") for key in keys)

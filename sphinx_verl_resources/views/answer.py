@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ..answer.answer import Answer
-    from ..answer.trust import Trust
+    from ..answer.evidence import Trust
 
 NO_RUN = N_("No recorded run is comparable.")
 #: Prefix of a run's evidence word if it is not comparable, only the smallest of its model.

@@ -87,7 +87,7 @@ def test_where_nothing_fits(plan):
     ("line", "message"),
     [
         ("", "no model and no GPU given; give a model such as qwen2.5-7b, or GPUs"),
-        ("qwen2.5-7b --count 8", "8 GPUs given, but not their type; write --gpus 8xH100 for example"),
+        ("qwen2.5-7b --gpus 8", "8 GPUs given, but not their type; write --gpus 8xH100 for example"),
         ("--gpus 8xH10", "unknown GPU 'H10'; did you mean 'H100'?"),
     ],
 )

@@ -49,7 +49,7 @@ def test_it_is_the_answer_of_the_python_api(planned):
     "line",
     [
         "qwen2.5-7b --gpus 8*H100",
-        "--gpu H100 --count 8 Qwen2.5-7B",
+        "--gpu H100 --gpus 8 Qwen2.5-7B",
         "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B --gpus 8xH100",
     ],
 )
@@ -105,7 +105,7 @@ def test_what_a_setting_does_comes_before_the_figures(plan):
 @pytest.mark.parametrize("columns", [72, 300])
 @pytest.mark.parametrize(
     "line",
-    ["qwen2.5-7b --gpus 8xH100", "qwen2.5-72b --gpus 2xH100", "qwen2.5-7b --gpu H100 --count 2 --task PPO"],
+    ["qwen2.5-7b --gpus 8xH100", "qwen2.5-72b --gpus 2xH100", "qwen2.5-7b --gpus 2xH100 --task PPO"],
 )
 def test_no_line_is_too_long(plan, monkeypatch, columns, line):
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -167,9 +167,7 @@ def test_questions_without_an_answer(planned, line, message):
     assert found["error"]
 
 
-@pytest.mark.parametrize(
-    "option", ["--gpus=0xH100", "--count=0", "--lora=0", "--response=x", "--count=1000000"]
-)
+@pytest.mark.parametrize("option", ["--gpus=0xH100", "--lora=0", "--response=x", "--gpus=1000000"])
 def test_numbers_that_are_none(plan, capsys, option):
     with pytest.raises(SystemExit) as exit_:
         plan("qwen2.5-7b", option)

@@ -85,8 +85,7 @@ def test_the_line_fits(errors, monkeypatch):
     assert shown.isprintable()
 
 
-@pytest.mark.parametrize("words", [["estimate", "cases.yaml"], ["table"], ["check"]])
-def test_what_can_take_long_is_watched(words, errors, data, monkeypatch):
+def test_what_can_take_long_is_watched(errors, data, monkeypatch):
     data.run("a")
     (data.path.parent / "cases.yaml").write_text(
         "- {id: x, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, config: {}, outcome: fits}\n",
@@ -96,8 +95,8 @@ def test_what_can_take_long_is_watched(words, errors, data, monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setattr(command, "PATIENCE", 0)
     stream = errors(tty=True)
-    main(words)
-    assert re.search(r"\r\x1b\[K(cases|run files): 0 of 1\r\x1b\[K", stream.getvalue())
+    main(["estimate", "cases.yaml"])
+    assert re.search(r"\r\x1b\[Kcases: 0 of 1\r\x1b\[K", stream.getvalue())
 
 
 def test_a_long_log_is_watched_and_can_be_left(errors, data, monkeypatch):

@@ -162,11 +162,6 @@ def test_a_path_that_is_no_name(shown):
         ("3584", "§" + "1" * 30, "ERROR: hidden_size: must be between 1 and 100000000, got a number of 30 digits [verl.wrong_value]"),
         ("3584", "§999999999", "ERROR: hidden_size: must be at most 100000000, got '999999999' [verl.wrong_value]"),
         (
-            "3584", "99999984",
-            "ERROR: these sizes give 6.4e+17 parameters, more than any model has; check the sizes, hidden_size "
-            "first [verl.wrong_value]",
-        ),
-        (
             '"num_attention_heads": 28', '"num_attention_heads": §12',
             "ERROR: num_attention_heads: 12 does not divide hidden_size, 3584; correct one of them, or write "
             "head_dim [verl.wrong_value]",
@@ -197,11 +192,6 @@ def test_a_path_that_is_no_name(shown):
         (
             '"use_cache"', '"mlp_bias": §true, "use_cache"',
             "WARNING: mlp_bias: the biases of the MLP are not counted; the parameter count is approximate [verl.not_modelled]",
-        ),
-        (
-            '"use_cache": true,\n  ', '"use_cache": true\n  §',
-            "ERROR: not valid JSON: expecting ',' delimiter; put quotes around each key and text, and a comma "
-            "between entries [verl.yaml_syntax]",
         ),
     ],
 )  # fmt: skip
@@ -242,7 +232,7 @@ def test_mistakes_of_a_kind_of_model(name, changes, expected):
             "1:1: ERROR: the file is empty; begin the file with the key 'model_type' [verl.file_empty]",
         ),
         ("[]", "1:1: ERROR: expected keys and values, got a list"),
-        ("{", "1:2: ERROR: not valid JSON"),
+        ("{", "1:2: ERROR: a value is missing here"),
         ("[" * 100_000, "too many nested lists or mappings"),
         ("\0", "1:1: ERROR: invisible character U+0000"),
         ('{"a": "' + "x" * 2**20 + '"}', "larger than 1 MiB"),

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.catalog.models.architecture import LinearAttention, Moe
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.engine import kv_cache_bytes_per_token
-from sphinx_verl_resources.estimator.lora import lora_parameters, target_names, unknown_targets
 from sphinx_verl_resources.estimator.parameters import (
     count_parameters,
     layer_kinds,
@@ -17,6 +16,7 @@ from sphinx_verl_resources.estimator.parameters import (
     mtp_parameters,
     vision_parameters,
 )
+from sphinx_verl_resources.estimator.shape import lora_parameters, target_names, unknown_targets
 
 ARCHITECTURES = read_data([]).catalog.architectures
 ENTRIES = pytest.mark.parametrize("entry", list(ARCHITECTURES), ids=lambda entry: entry.name)

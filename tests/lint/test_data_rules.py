@@ -6,10 +6,6 @@ from datetime import date
 
 import pytest
 
-from sphinx_verl_resources.catalog.files import configured_directory
-from sphinx_verl_resources.lint.check import check_data
-from sphinx_verl_resources.lint.context import CheckContext
-
 TODAY = date(2026, 11, 22)
 CARD = "name: X100, vendor: nvidia, memory_gb: 80, memory_mib: 81559"
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -202,20 +198,3 @@ NOTE = {"code": "counter", "about": "gpus", "text": "The peak is that of the fir
 def test_what_is_measured_beside_what_is_computed(checked, changes, found):
     checked.run(**{"settings": SETTINGS, **changes})
     assert checked.codes() == found
-
-
-def test_all_that_takes_long_is_watched(checked):
-    """A line on the terminal shows progress while files are read and while runs are computed."""
-    for name, count in (("a", 1), ("b", 2), ("c", 4)):
-        checked.run(name, gpus={"count": count, "type": "H100"})
-    seen: dict[str, int] = {}
-
-    def watched(items, what):
-        for item in items:
-            seen[what] = seen.get(what, 0) + 1
-            yield item
-
-    directory = configured_directory("data", checked.path)
-    context = CheckContext([directory], bundled=checked.base, today=TODAY, progress=watched)
-    assert check_data(context) == ()
-    assert seen == {"run files": 3, "files checked": 3, "runs computed": 3}

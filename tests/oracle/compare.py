@@ -19,17 +19,15 @@ from sphinx_verl_resources.estimator.allocations import size_of
 from sphinx_verl_resources.estimator.constants import LAST_NORM, LOGITS_TORCH_LOSS
 from sphinx_verl_resources.estimator.fsdp import FsdpRole
 from sphinx_verl_resources.estimator.logits import logits
-from sphinx_verl_resources.estimator.lora import lora_parameters
 from sphinx_verl_resources.estimator.request import ACTOR, MODEL, Request
 from sphinx_verl_resources.estimator.resolve import resolve
-from sphinx_verl_resources.estimator.shape import shape_of
+from sphinx_verl_resources.estimator.shape import lora_parameters, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sphinx_verl_resources.estimator.lora import Targets
     from sphinx_verl_resources.estimator.settings import Settings
-    from sphinx_verl_resources.estimator.shape import Shape
+    from sphinx_verl_resources.estimator.shape import Shape, Targets
 
 HERE = Path(__file__).parent
 TOLERANCE = 0.02

@@ -131,14 +131,6 @@ def test_a_run_is_found_among_those_like_it_as_by_comparing_all(rows):
     assert _found(data_rules.duplicate_run, context) == wanted
 
 
-def test_a_log_keeps_the_configurations_of_a_few_workers():
-    reader = log_module._Reader("run.log")
-    lines = "".join(f"(W pid={index}) {{'data': {{'a': {{\n" for index in range(2_000)).encode()
-    for piece in log_module.pieces_of([lines], log_module._WORDS, reader.collects):
-        reader.take(piece)
-    assert len(reader._collecting) == len(reader._waiting) == log_module._MAX_WORKERS
-
-
 def test_a_configuration_goes_on_between_lines_of_others():
     others = "".join(f"(W pid={index}) {{'data': {{'a': 1,\n" for index in range(2, 100))
     text = f"(W pid=1) {{'data': {{'train_batch_size': 8,\n{others}(W pid=1)  'x': 2}}}}\n"

@@ -6,7 +6,7 @@ import pytest
 from docutils import nodes
 
 from sphinx_verl_resources.answer.answer import answer_run, answer_settings
-from sphinx_verl_resources.answer.trust import Trust
+from sphinx_verl_resources.answer.evidence import Trust
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.views.answer import evidence_items, trust_text

@@ -7,7 +7,6 @@ import operator
 import re
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from .device import gpu_answer
 from .syntax import Arithmetic, Cause, Parameter, TooMuchError, Unknown, Word
 from .variables import (
     ALWAYS_SET,
@@ -17,6 +16,7 @@ from .variables import (
     Scope,
     as_array,
     cause_of,
+    gpu_answer,
     is_empty,
     known,
     split_key,

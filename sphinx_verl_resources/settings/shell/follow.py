@@ -14,10 +14,9 @@ from ...diagnostics import Code, Diagnostic, warning
 from . import syntax
 from .commands import parse
 from .conditions import holds, matches, negated
-from .device import found_on_gpus, gpu_answer
 from .expansion import Expansion, read_number
 from .syntax import Cause, Parameter, TooMuchError, Unknown, Word, parts_of
-from .variables import Array, Scope, as_array, known, names_in, written
+from .variables import Array, Scope, as_array, found_on_gpus, gpu_answer, known, names_in, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
