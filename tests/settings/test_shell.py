@@ -206,6 +206,7 @@ def test_reading_goes_on_behind_a_mistake():
     ("script", "message"),
     [
         ("A=xx\n" + "A=$A$A\n" * 1000, None),
+        ("L=(a)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 20, None),
         ("L=(a)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 1000, "the script expands to too much text"),
         ("for a in b; do " * 20 + "c; " + "done; " * 20, "the script expands to too much text"),
         ("".join(f"f{i}() {{ f{i + 1}; f{i + 1}; }}\n" for i in range(25)) + "f0", "the script expands to too much text"),
