@@ -85,6 +85,18 @@ def test_an_empty_name_of_a_checkout(data, monkeypatch, capsys):
     )
 
 
+def test_files_of_every_directory_are_checked(data, monkeypatch, capsys):
+    data.run("a")
+    (data.path.parent / "more/runs").mkdir(parents=True)
+    data.run("b").rename(data.path.parent / "more/runs/b.yaml")
+    monkeypatch.chdir(data.path.parent)
+    assert main(["check", "data", "more"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("data, more: 2 runs, 0 errors")
+    assert "data/runs/a.yaml:1:1: WARNING" in err
+    assert "more/runs/b.yaml:1:1: WARNING" in err
+
+
 def test_check_one_file_or_folder(data, monkeypatch, capsys):
     data.good_run("a", tag="X")
     data.good_run("b", tag="Y")
