@@ -80,10 +80,8 @@ def rank(layout):
     [
         Question("Qwen/Qwen2.5-7B", 8, "H100"),
         Question("Qwen/Qwen2.5-7B", 8, "RTX-4090"),
-        Question("Qwen/Qwen2.5-7B", 16, "A100-40GB"),
         Question("Qwen/Qwen2.5-14B", 4, "H100"),
         Question("Qwen/Qwen2.5-32B", 16, "A100-40GB"),
-        Question("Qwen/Qwen2.5-72B", 32, "H100"),
         Question("Qwen/Qwen2.5-72B", 8, "H100", lora=32),
         Question("Qwen/Qwen3-30B-A3B", 8, "H200"),
         Question("Qwen/Qwen2.5-7B", 4, "H100", "PPO", response=6000),

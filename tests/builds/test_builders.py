@@ -97,6 +97,7 @@ VERL = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_verl_settings(project, hardware_page):
     (project.path / "index.rst").write_text(hardware_page, "utf-8")
     project.page("Text.\n", "contributing-a-run.rst")
@@ -116,6 +117,7 @@ def test_verl_settings_with_the_memory_page(project, root):
     assert len(build.soup().select("table.verl-memory")) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["alabaster", "furo", "sphinx_rtd_theme"])
 def test_ids_are_unique_in_every_theme(rich, theme):
     # furo wraps each table and gives the wrapper the id of the table, for all tables.

@@ -94,6 +94,7 @@ def test_the_json_says_what_is_recorded_and_computed(pages, estimated):
     )
 
 
+@pytest.mark.slow
 def test_the_files_publish_what_the_page_shows_and_nothing_else(project):
     build = project.page(f"{PAGE}\n.. verl-runs::\n   :details:\n").build()
     found, soup = files(build), build.soup()

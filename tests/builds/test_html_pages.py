@@ -15,8 +15,17 @@ PAGE = """.. verl-runs:: 7B
 """
 
 
-@pytest.mark.parametrize("builder", ["html", "dirhtml", "singlehtml"])
-@pytest.mark.parametrize("theme", ["alabaster", "furo", "sphinx_rtd_theme", "pydata_sphinx_theme"])
+@pytest.mark.parametrize(
+    ("builder", "theme"),
+    [
+        ("html", "sphinx_rtd_theme"),
+        *(
+            pytest.param(builder, theme, marks=pytest.mark.slow)
+            for builder in ("html", "dirhtml", "singlehtml")
+            for theme in ("alabaster", "furo", "pydata_sphinx_theme")
+        ),
+    ],
+)
 def test_every_header_cell_has_a_scope(project, builder, theme):
     soup = project.page(PAGE).build(builder, html_theme=theme).soup()
     tables = soup.select("table[class*=verl-]")

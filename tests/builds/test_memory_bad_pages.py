@@ -113,16 +113,10 @@ ZEROS = "parameter_bytes: 0, gradient_bytes: 0, optimizer_moments: 0, activation
     "text",
     [
         f"assumptions: {{{ZEROS}}}",
-        "assumptions: {batch_size: 1000000, sequence_length: 10000000}",
         "assumptions: {batch_size: .inf, overhead_gb: 1e-9, ffn_ratio: 1e-6}",
         "specifications:\n  - {name: 3B, model: Qwen/Qwen3.5-122B-A10B}\n  - {name: 日本語, model: Qwen/Qwen3-8B}\n",
-        "specifications:\n  - {name: 3B, parameters: 1000000000000000, hidden_size: 1000000000000000, layers: 10000}\n",
-        "steps:\n  - {name: fsdp, label: Roll over cache, components: [kv-cache], multiply_by: 0.0000001, text: x}\n",
         "steps:\n  - {name: zero, label: '<b>&', components: [overhead, parameters], divide_by: gpus, text: '*x* `y`'}\n",
         "requirements:\n  - name: 3B\n    claims: [{level: minimum, text: x, count: 1, gpus: [Nothing]}]\n",
-        "remarks:\n  - {name: phases, about: [total], text: x, sources: [{url: 'https://example.org', text: y}]}\n",
-        "configurations:\n  - {name: 8B, settings: {}}\n",
-        "verl: {ref: x y, date: 2026-01-01}\n",
         "assumptions: {",
     ],
 )  # fmt: skip

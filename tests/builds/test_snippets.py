@@ -50,7 +50,7 @@ OTHER_FIGURES = (
 )
 
 
-@pytest.fixture(scope="module", params=["rst", "md"])
+@pytest.fixture(scope="module", params=["rst", pytest.param("md", marks=pytest.mark.slow)])
 def pages(request, new_project):
     """A build of all examples in one language, one page each."""
     project = new_project(f"snippets-{request.param}")

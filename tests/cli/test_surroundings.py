@@ -50,6 +50,7 @@ def start(data, tmp_path, root):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SURROUNDINGS)
 def test_a_surrounding(start, name):
     surrounding, code = SURROUNDINGS[name]

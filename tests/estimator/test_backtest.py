@@ -58,5 +58,4 @@ def test_a_table_for_people(backtest):
     assert code == 1
     assert "micro_batch_per_gpu is required" in out
     assert err == ""
-    assert backtest([PLAIN])[0] == 0
     assert backtest([PLAIN], "--data", "none")[0] == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import sys
 from sphinx.cmd.build import main
@@ -22,6 +24,7 @@ assert not [name for name in sys.modules if name.startswith(parts)]
 """
 
 
+@pytest.mark.slow
 def test_a_build_starts_no_program_opens_no_connection_and_imports_no_command(project, hardware_page):
     project.page(f"{hardware_page}\n.. verl-memory:: 7B\n")
     (project.path / "conf.py").write_text('extensions = ["sphinx_verl_resources"]\n', "utf-8")

@@ -73,6 +73,7 @@ def place(line: str) -> str:
     return re.split(r":\d+:\d+: ", line, maxsplit=1)[0]
 
 
+@pytest.mark.slow
 def test_the_examples(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     look("data", ODD)

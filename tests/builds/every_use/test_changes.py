@@ -25,6 +25,7 @@ COMPARED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_data(asked, change):
     changes, users = CHANGES[change]
