@@ -141,7 +141,8 @@ ODD = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("suffix", ["rst", pytest.param("md", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["rst", "md"])
 def test_no_text_stops_the_build(project, suffix, written):
     project.conf.update(extensions=["myst_parser"])
     both = (

@@ -30,7 +30,10 @@ def page(project, root):
     return project.page(".. toctree::\n\n   memory\n   original-figures\n   memory-example\n")
 
 
-@pytest.mark.parametrize(("builder", "name"), BUILDERS)
+@pytest.mark.parametrize(
+    ("builder", "name"),
+    [BUILDERS[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in BUILDERS[1:])],
+)
 def test_builders(page, builder, name):
     build = page.build(builder, fresh=True)
     assert build.warnings == []

@@ -53,7 +53,7 @@ def test_new(run, expected):
     assert ("ERROR" in err, TODO in found["task"]) == (False, False)
 
 
-@named(ACCEPTED)
+@named(ACCEPTED[::6])
 def test_the_file_passes_the_check_once_it_is_filled_in(run, expected, tmp_path, capsys):
     given = ["--gpus", "16*H100" if expected["gpus"] == TODO else "H100"]
     given += ["--model", "lmsys/gpt-oss-20b-bf16"] if expected["model"] == TODO else []
