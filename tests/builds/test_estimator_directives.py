@@ -134,7 +134,7 @@ def test_a_page_of_runs_loads_neither_the_answer_nor_the_analysis(runs):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("suffix", ["rst", "md"])
+@pytest.mark.parametrize("suffix", ["rst", pytest.param("md", marks=pytest.mark.slow)])
 def test_remarks_lead_to_the_estimator_where_there_is_a_page_of_it(project, suffix, written):
     project.conf.update(extensions=["myst_parser"])
     summary = written(("verl-memory-summary",), suffix)

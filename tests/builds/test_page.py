@@ -78,6 +78,7 @@ def test_no_number_of_a_row_is_typed_in_the_page(root):
     assert re.findall(r"\b20\d\d-|\b\d{2,}\b(?!\*)", prose) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Sphinx reads in parallel only where processes can fork")
 def test_parallel_output_equals_serial_output(own, data):
     for index in range(12):

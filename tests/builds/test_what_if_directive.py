@@ -44,7 +44,9 @@ def lines(build):
     return [" ".join(line.get_text().split()) for line in found]
 
 
-@pytest.mark.parametrize("builder", ["html", "dirhtml", "singlehtml"])
+@pytest.mark.parametrize(
+    "builder", ["html", *(pytest.param(each, marks=pytest.mark.slow) for each in ("dirhtml", "singlehtml"))]
+)
 def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, builder):
     project.page(SMALL.replace("Qwen2.5-7B", "Qwen2.5-7B, Qwen/Qwen2.5-0.5B"))
     build = project.page("Text.", "plain.rst").build(builder)

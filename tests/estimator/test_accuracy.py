@@ -145,6 +145,7 @@ def test_the_error_with_another_value_is_that_of_an_estimate_with_it(logs, regis
         assert error_with(each, item) == pytest.approx(abs(score(item.case, registries).deviation))
 
 
+@pytest.mark.slow
 def test_a_source_says_nothing_about_other_kinds(compared, groups):
     """Kinds with few cases or a single source are the exception: all runs of verl decide their ranges."""
     everything = {found.name: found for found in summaries(compared)}

@@ -53,6 +53,7 @@ def test_the_command_prints_the_same_but_for_plain_training(backtest, capsys):
     assert plain.keys() | {"error"} == refused.keys()
 
 
+@pytest.mark.slow
 def test_a_table_for_people(backtest):
     code, out, err = backtest([PLAIN, {**PLAIN, "id": "c", "training": {"sequence_length": 5}}])
     assert code == 1

@@ -276,6 +276,7 @@ anything = (
 KEYS = sorted({*values, *(key.name for key in REGISTRIES.config_keys)})
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=30), anything | configs, max_size=8),
     st.sampled_from(MODELS),

@@ -77,6 +77,7 @@ def check_cut(case, content):
     assert not found or right == "unknown" or not found.phases or right in found.phases
 
 
+@pytest.mark.slow
 def test_a_log_without_its_first_or_last_lines_tells_nothing_wrong(cases):
     for case in cases.values():
         lines = log_of(case).splitlines(keepends=True)

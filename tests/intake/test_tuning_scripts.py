@@ -78,7 +78,7 @@ def quoted(text):
     return f"'{text}'" if any(sign in text for sign in "[], ") and "$" not in text else text
 
 
-@pytest.mark.parametrize("style", [legacy, current])
+@pytest.mark.parametrize("style", [pytest.param(legacy, marks=pytest.mark.slow), current])
 def test_settings_read_are_those_recorded(described, style, tmp_path, monkeypatch, capsys):
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -70,6 +70,7 @@ VALUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VALUES)
 def test_configuration(asked, name, monkeypatch):
     value, users = VALUES[name]
