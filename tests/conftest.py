@@ -33,8 +33,6 @@ from sphinx_verl_resources.catalog.yaml_data import read_yaml
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.i18n import use_language
 
-# Sphinx makes a record of every event, which takes a tenth of a build.
-logging.disable(logging.DEBUG)
 # The command line's tables are as wide as the terminal.
 os.environ["COLUMNS"] = "100"
 # Helpers are next to the tests and not in a package.
@@ -49,6 +47,9 @@ if TYPE_CHECKING:
 
     from sphinx_verl_resources.catalog.catalog import Catalog
     from sphinx_verl_resources.catalog.yaml_data import Document
+
+# Sphinx makes a record of every event, which takes a tenth of a build.
+logging.disable(logging.DEBUG)
 
 ROOT = Path(__file__).resolve().parent.parent
 
