@@ -1,6 +1,6 @@
 """Misspelt keys and wrong values, which ``check`` used to accept: one message each, at its place.
 
-A build reports the same, see ``tests/builds/test_settings.py``, as does ``estimate``, with warnings about keys.
+A build reports the same, as does ``estimate``, with warnings about keys.
 """
 
 from __future__ import annotations
