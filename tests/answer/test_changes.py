@@ -251,7 +251,7 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(requests)
 def test_what_is_told_is_so(request):
     keeps_its_promise(request)
