@@ -337,12 +337,13 @@ def new_project(
 
 @pytest.fixture(scope="session")
 def hardware_page(root: Path) -> str:
-    """Return docs/hardware.rst with a form of few choices, since the complete one takes a minute."""
+    """Return docs/hardware.rst with a form of few choices and one table of the fewest GPUs, which is faster."""
     source = (root / "docs" / "hardware.rst").read_text("utf-8")
-    form = ".. verl-what-if::\n"
+    form, fewest = ".. verl-what-if::\n", ".. verl-fewest::\n"
     assert form in source
+    assert fewest in source
     few = "   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 2 8\n   :responses: 1024\n"
-    return source.replace(form, form + few)
+    return source.replace(form, form + few).replace(fewest, f"{fewest}   :memory: 80\n")
 
 
 @pytest.fixture(scope="session")

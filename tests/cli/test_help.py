@@ -78,6 +78,7 @@ def scratch(tmp_path, monkeypatch, make_good_run_text):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "command"), EXAMPLES)
 def test_examples(scratch, capsys, name, command):
     """Each example runs as written, in a folder with its files."""

@@ -214,6 +214,7 @@ def test_releases_by_day():
     assert version_text(CURRENT) == "v0.9.0"
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_no_text_is_too_odd_for_a_version(text):
     found = version_of(text)

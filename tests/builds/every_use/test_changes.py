@@ -43,12 +43,14 @@ def test_what_is_written_is_what_a_fresh_build_writes(every_use, folder, change,
     same_as_fresh(build, every_use)
 
 
+@pytest.mark.slow
 def test_time_stamps(asked):
     for path in asked.folder.rglob("*.yaml"):
         os.utime(path)
     assert asked.outdated() == set()
 
 
+@pytest.mark.slow
 def test_older_files_in_the_place_of_newer_ones(asked):
     apply(CHANGES["run edited"][0], asked.folder)
     for path in asked.folder.rglob("*.yaml"):
