@@ -33,7 +33,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["rst", "md"])
+@pytest.fixture(scope="module", params=["rst", pytest.param("md", marks=pytest.mark.slow)])
 def wrong(request, build_together, written, make_run_text):
     """A page for each of ``WRONG``, in both languages, in one build."""
     suffix = request.param

@@ -29,7 +29,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["rst", "md"])
+@pytest.fixture(scope="module", params=["rst", pytest.param("md", marks=pytest.mark.slow)])
 def bad(request, build_together, written):
     """A page for each of ``BAD``, in both languages, in one build."""
     suffix = request.param
@@ -54,7 +54,7 @@ def test_bad_options_and_settings(bad, number):
     assert "After." in soup.get_text()
 
 
-@pytest.mark.parametrize("suffix", ["rst", "md"])
+@pytest.mark.parametrize("suffix", ["rst", pytest.param("md", marks=pytest.mark.slow)])
 def test_doubts_are_warnings_at_their_line_and_the_table_is_there(project, suffix, written, problems):
     project.conf.update(extensions=["myst_parser"])
     lines = (

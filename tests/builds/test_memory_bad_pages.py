@@ -75,7 +75,7 @@ def test_directive(build_of_cases, number):
     assert "After." in soup.get_text()
 
 
-@pytest.mark.parametrize("suffix", ["rst", "md"])
+@pytest.mark.parametrize("suffix", ["rst", pytest.param("md", marks=pytest.mark.slow)])
 def test_role(project, suffix):
     project.conf.update(extensions=["myst_parser"])
     role = ":verl:memory:`8B, after FSPD`" if suffix == "rst" else "{verl:memory}`8B, after FSPD`"
