@@ -49,7 +49,7 @@ def test_the_keyboard_alone_goes_through_the_page(site, folder):
     tab_to(page, ".verl-what-if summary")
     page.keyboard.press("Enter")
     assert page.locator(".verl-what-if details[open]").count() == 1
-    tab_to(page, ".verl-tabs a:nth-child(4)")
+    tab_to(page, ".verl-tabs a:nth-child(2)")
     page.keyboard.press("Enter")
     page.wait_for_function("document.activeElement.getAttribute('aria-current') === 'true'")
     assert page.locator(".verl-panel table:visible").count() == 1
