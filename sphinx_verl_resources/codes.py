@@ -71,6 +71,7 @@ class Code(Enum):
     wrong_size = (
         "The size class of a run is not the nearest one to the model's number of parameters.",
         "Write the size class in the message, or correct the model.",
+        Origin.CHECK,
     )
     duplicate_id = (
         "Two files in different directories record a run with the same id.",
@@ -84,10 +85,12 @@ class Code(Enum):
     gpu_count = (
         "The number of GPUs does not equal the number of nodes times the GPUs per node.",
         "Correct ``gpus``, ``trainer.nnodes`` or ``trainer.n_gpus_per_node``.",
+        Origin.CHECK,
     )
     impossible_settings = (
         "With these settings verl does not start, for example because sizes do not divide evenly.",
         "Record the settings of the actual run; see the message.",
+        Origin.CHECK,
     )
     untested_claim = (
         "A tested run lacks a tag, the type of its GPUs or its rollout engine.",
@@ -96,6 +99,7 @@ class Code(Enum):
     script_name = (
         "The name of the launch script contradicts the run's fields.",
         "Correct the fields, or link the script that was actually run.",
+        Origin.CHECK,
     )
     config_key = (
         "A run sets, or the analysis recommends, a key that is unknown to verl, renamed, deprecated or "
@@ -186,11 +190,6 @@ class Code(Enum):
     unquoted_version = (
         "A version, commit or range of lines is not in quotes; YAML may read a similar one as a number.",
         "Put it in double quotes.",
-        Origin.CHECK,
-    )
-    stale_id = (
-        "The id of a run contains a different model or different GPUs.",
-        "Rename the run and its file, or correct its model or GPUs.",
         Origin.CHECK,
     )
     peak_above_capacity = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from .catalog.links import REF, is_commit, is_fixed_ref
+from .links import REF, is_commit, is_fixed_ref
 
 #: The timeout of a git command in seconds; each normally takes milliseconds.
 TIMEOUT = 30

@@ -31,10 +31,9 @@ def _problems(path: str | os.PathLike[str]) -> tuple[Diagnostic, ...]:
     import os
 
     from .cli.command import UsageError
-    from .cli.data import load_check_context
-    from .lint.check import check_data
+    from .cli.data import load_check
 
     try:
-        return check_data(load_check_context([os.fspath(path)]))
+        return load_check([os.fspath(path)]).problems()
     except UsageError as error:
         raise NotADirectoryError(str(error)) from None

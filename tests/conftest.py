@@ -25,13 +25,13 @@ from jinja2 import BytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from sphinx.testing.util import SphinxTestApp
 
-from sphinx_verl_resources.catalog import validation
-from sphinx_verl_resources.catalog.dataset import Dataset
-from sphinx_verl_resources.catalog.files import bundled_directory, configured_directory, take_snapshot
-from sphinx_verl_resources.catalog.run_text import run_text as canonical_text
-from sphinx_verl_resources.catalog.yaml_data import read_yaml
+from sphinx_verl_resources import dataset
+from sphinx_verl_resources.dataset import configured_directory
 from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.i18n import use_language
+from sphinx_verl_resources.intake.run_text import run_text as canonical_text
+from sphinx_verl_resources.strict_yaml import read_yaml
 
 # The command line's tables are as wide as the terminal.
 os.environ["COLUMNS"] = "100"
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from bs4 import BeautifulSoup
     from jinja2.bccache import Bucket
 
-    from sphinx_verl_resources.catalog.catalog import Catalog
-    from sphinx_verl_resources.catalog.yaml_data import Document
+    from sphinx_verl_resources.strict_yaml import Document
 
 # Sphinx makes a record of every event, which takes a tenth of a build.
 logging.disable(logging.DEBUG)
@@ -149,7 +148,7 @@ def _registries_parsed_once() -> Iterator[None]:
         return replace(document, problems=[*document.problems])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "read_yaml", read)
+        patch.setattr(dataset, "read_yaml", read)
         yield
 
 
@@ -209,11 +208,13 @@ class Data:
         """Write a run file that has no problem of any rule except through the changes."""
         return self.write(f"runs/{name}.yaml", good_run_text(id=name, **changes))
 
-    def load(self) -> Catalog:
-        """Load the catalog, with paths shown relative to the parent directory."""
+    def load(self) -> EstimatorContext:
+        """Load the runs, with paths shown relative to the parent directory."""
         base = self.path.parent
         directories = [configured_directory(self.path.name, base)]
-        return Dataset(take_snapshot(bundled_directory(), directories, Location("conf.py"))).catalog
+        loaded = EstimatorContext(directories, missing=Location("conf.py"))
+        _ = loaded.runs
+        return loaded
 
     def problems(self) -> list[str]:
         """Return every problem as printed."""

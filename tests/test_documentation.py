@@ -92,8 +92,9 @@ def test_the_readme_builds_with_own_runs(readme, project, root):
 def test_example_of_an_analysis(root, data):
     text = (root / "docs/examples/analysis.yaml").read_text("utf-8")
     data.write("analysis.yaml", text)
-    analysis = read_data([str(data.path)]).analysis
-    assert analysis.diagnostics == ()
+    loaded = read_data([str(data.path)])
+    analysis = loaded.analysis
+    assert loaded.diagnostics == ()
     assert analyse(analysis, "13B").batch_size == 64
     assert [step.name for step in analyse(analysis, "20B").steps][-1] == "paged-optimizer"
     assert list(analysis.specifications)[-2:] == ["13B", "20B"]

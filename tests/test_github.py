@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources import __version__
-from sphinx_verl_resources.catalog.models.run import Run
-from sphinx_verl_resources.catalog.names import TAGS, TRAIN_BACKENDS
+from sphinx_verl_resources.records import TAGS, TRAIN_BACKENDS, Run
 
 #: Fields of a run file that need no question in the issue form.
 NOT_ASKED = {"id", "size", "label", "kind", "added"}

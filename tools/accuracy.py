@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING
 
 from training import score_any
 
-from sphinx_verl_resources.catalog.models.registries import Accuracy, AccuracyPart
-from sphinx_verl_resources.catalog.names import CASE_GROUPS, EASYR1, FSDP, FSDP_TODAY, MEGATRON
 from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.accuracy_records import (
+    CASE_GROUPS,
+    EASYR1,
+    FSDP,
+    FSDP_TODAY,
+    MEGATRON,
+    Accuracy,
+    AccuracyPart,
+)
 from sphinx_verl_resources.estimator.allocations import Ends, size_of
 from sphinx_verl_resources.estimator.constants import LOGITS_IN_LOGS
 from sphinx_verl_resources.estimator.estimate import Estimate, likeness
@@ -23,8 +30,8 @@ from sphinx_verl_resources.estimator.estimate import Estimate, likeness
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sphinx_verl_resources.catalog.models.case import Case
     from sphinx_verl_resources.estimator.backtest import Score
+    from sphinx_verl_resources.estimator.case_records import Case
     from sphinx_verl_resources.estimator.registries import Registries
 
 #: The share of measured values that ranges should contain.

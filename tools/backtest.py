@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from training import estimate_any
 
-from sphinx_verl_resources.catalog.cases import BrokenCase, load_cases
 from sphinx_verl_resources.cli.command import UsageError, report
 from sphinx_verl_resources.cli.data import add_data_option, given_data, registry_problems
 from sphinx_verl_resources.cli.files import read_file
 from sphinx_verl_resources.cli.question import errors_text
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.cases import BrokenCase, load_cases
 from sphinx_verl_resources.estimator.export import failed, result_of
 from sphinx_verl_resources.views.plain_text import plain_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sphinx_verl_resources.catalog.cases import CaseEntry
+    from sphinx_verl_resources.estimator.cases import CaseEntry
     from sphinx_verl_resources.estimator.registries import Registries
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sphinx_verl_resources.catalog.names import TRAINING
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
+from sphinx_verl_resources.estimator.accuracy_records import TRAINING
 from sphinx_verl_resources.estimator.allocations import Kind, allocate, of_constant, size_of
 from sphinx_verl_resources.estimator.backtest import score, score_of
 from sphinx_verl_resources.estimator.constants import COMMUNICATOR, LOGITS_TORCH_LOSS, Constant
@@ -19,10 +19,10 @@ from sphinx_verl_resources.estimator.shape import adapter_parameters
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sphinx_verl_resources.catalog.models.case import Case, Training
     from sphinx_verl_resources.diagnostics import Diagnostic
     from sphinx_verl_resources.estimator.allocations import Allocations
     from sphinx_verl_resources.estimator.backtest import Score
+    from sphinx_verl_resources.estimator.case_records import Case, Training
     from sphinx_verl_resources.estimator.peak import AnyEstimate
     from sphinx_verl_resources.estimator.phases import Phase
     from sphinx_verl_resources.estimator.registries import Registries

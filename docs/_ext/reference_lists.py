@@ -14,11 +14,12 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
-from sphinx_verl_resources.catalog.fields import every_field
-from sphinx_verl_resources.catalog.schema import MODELS, schema
 from sphinx_verl_resources.cli.main import all_commands, build_parser
+from sphinx_verl_resources.cli.print_data import MODELS
+from sphinx_verl_resources.fields import every_field
 from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
 from sphinx_verl_resources.sphinx_ext.directives import every_directive
+from sphinx_verl_resources.validation import schema
 from sphinx_verl_resources.views.runs import COMPUTED
 
 if TYPE_CHECKING:

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from reference_lists import Generated
 
+from sphinx_verl_resources.check import RULES
+from sphinx_verl_resources.cli.data import load_check
 from sphinx_verl_resources.codes import Code, Origin
-from sphinx_verl_resources.lint.check import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sphinx.application import Sphinx
 
-    from sphinx_verl_resources.lint.context import Rule
+    from sphinx_verl_resources.check import Rule
 
 EXAMPLES = Path(__file__).parent.parent / "rules"
 #: One message a line, written by tests/builds/test_codes.py; rules have theirs in docs/rules.
@@ -23,12 +24,8 @@ MESSAGES = EXAMPLES.parent / "examples" / "messages.txt"
 #: Sections that explain a remedy.
 MORE = {Code.unknown_model: "add-a-model"}
 MESSAGE = "# verl-resources check:"
-SCOPES = {
-    "file": "the text of a file",
-    "run": "one run",
-    "registry": "the entries of a registry",
-    "data": "all data of a directory",
-}
+
+load_check([])  # all rules
 
 
 class Rules(Generated):
@@ -39,21 +36,17 @@ class Rules(Generated):
         yield "   :header-rows: 1"
         yield "   :class: docs-codes"
         yield ""
-        yield "   * - Rule\n     - Checks\n     - Level"
-        for rule in RULES:
-            name = rule.code.name
-            yield f"   * - :ref:`{name} <rule-{name}>`\n     - {SCOPES[rule.scope]}"
-            yield f"     - {rule.severity.value}"
-        for rule in RULES:
+        yield "   * - Rule\n     - Level"
+        for name, rule in RULES.items():
+            yield f"   * - :ref:`{name} <rule-{name}>`\n     - {rule.severity.value}"
+        for rule in RULES.values():
             yield from self.section(rule)
 
     def section(self, rule: Rule) -> Iterator[str]:
         name = rule.code.name
         yield from ("", f".. _rule-{name}:", "", f"``{name}``", "^" * (len(name) + 4), "")
         yield from (rule.code.meaning, rule.code.remedy, "")
-        yield f":Checks: {SCOPES[rule.scope]}"
         yield f":Level: {rule.severity.value}"
-        yield f":Reported by: the command{'' if rule.code.origin is Origin.CHECK else ' and builds'}"
         if rule.needs_repository:
             yield ":Needs: a checkout of verl, ``--repo``"
         yield ""

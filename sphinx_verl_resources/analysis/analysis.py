@@ -9,18 +9,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..analysis_records import STATE_COMPONENTS, STATES, TOTAL
 from ..breakdown import Breakdown, Category, Change, Component, Formula
-from ..catalog.names import STATE_COMPONENTS, STATES, TOTAL, fold, nearest_size
 from ..diagnostics import Code, NoAnswerError, did_you_mean, nearest
 from ..i18n import N_
+from ..records import fold, nearest_size
 from ..units import GB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..catalog.analysis import Analysis
-    from ..catalog.models.analysis import Assumptions, Specification, Step
-    from ..catalog.models.architecture import Architecture
+    from ..analysis_records import Analysis, Assumptions, Specification, Step
+    from ..registries import Architecture
 
 #: The names of the components for people.
 LABELS = {

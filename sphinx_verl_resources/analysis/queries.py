@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.dataset import Answer, Query, plain
+from ..query import Answer, Query, plain
 from .analysis import entry_of
 from .requirements import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..catalog.analysis import Analysis
-    from ..catalog.dataset import Dataset
-    from ..catalog.models.analysis import Configuration, Remark, VerlState
-    from ..catalog.models.registries import ConfigKey
+    from ..analysis_records import Analysis, Configuration, Remark, VerlState
+    from ..dataset import Dataset
+    from ..registries import ConfigKey
     from .requirements import JudgedClaim
 
 
@@ -76,7 +75,7 @@ def configured(
 
     A problem is a message and a remedy.
     """
-    from ..catalog.analysis import key_problem
+    from ..analysis_records import key_problem
 
     record, known = entry_of(analysis, "configurations", name), analysis.config_keys
     problems = (key_problem(known, key) for key in record.settings)

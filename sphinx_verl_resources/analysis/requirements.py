@@ -13,8 +13,7 @@ from .analysis import analyse, assumptions_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..catalog.analysis import Analysis
-    from ..catalog.models.analysis import Claim, Requirement
+    from ..analysis_records import Analysis, Claim, Requirement
 
 Judgement = Literal["holds", "too few", "more than needed", "never fits"]
 #: Ways to derive a number of GPUs. ``chain``: the smallest power of two with which each GPU stays below the

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..catalog.names import COMPONENTS, LIMITS, STATES, TOTAL, fold
+from ..analysis_records import COMPONENTS, LIMITS, STATES, TOTAL
 from ..diagnostics import NoAnswerError, did_you_mean, suggest_or
+from ..records import fold
 from ..units import GB, gb, gib, short_number
 from .analysis import LABELS, Outcome, analyse, assumptions_of, figure_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..catalog.analysis import Analysis
-    from ..catalog.models.analysis import Assumptions
+    from ..analysis_records import Analysis, Assumptions
 
 #: Assumptions, formatted for text.
 ASSUMPTIONS: dict[str, Callable[[Assumptions], str]] = {

@@ -7,9 +7,9 @@ from functools import cached_property, partial
 from operator import add
 from typing import TYPE_CHECKING
 
-from ..catalog.names import with_adapters
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import estimate
+from ..estimator.names import with_adapters
 from ..estimator.pools import TRAINER_GPUS
 from ..estimator.recorded import estimate_run, request_of_run
 from ..estimator.request import changed
@@ -23,10 +23,10 @@ from .search import Searches, Tried
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..catalog.models.run import Run
-    from ..catalog.names import Verdict
     from ..estimator.context import EstimatorContext
+    from ..estimator.names import Verdict
     from ..estimator.request import Request
+    from ..records import Run
     from .changes import Change
     from .evidence import Needs, Trust
     from .question import Question
@@ -157,7 +157,7 @@ class Answers:
         #: Kept here, not in ``Searches``: they refer to the searches, and that would be a reference cycle.
         self._tried: dict[tuple[int | None, str | None], Tried] = {}
         self._assumed = assumed(question, data.registries)
-        self._needs = needs_of(self._asked, data.catalog, data.registries)
+        self._needs = needs_of(self._asked, data, data.registries)
 
     def on(self, gpus: int | None, gpu: str | None) -> Answer:
         """Answer for a number of GPUs; ``gpu`` is a name in the registry.
@@ -250,7 +250,7 @@ def answer_settings(request: Request, data: EstimatorContext) -> Answer:
         NoAnswerError: the settings cannot be estimated.
     """
     tried = _alone(Layout(request, estimate(request, data.registries)))
-    needs = needs_of(request, data.catalog, data.registries)
+    needs = needs_of(request, data, data.registries)
     return Answer(request, data, tried, assumed_in(request, data.registries), needs)
 
 
@@ -262,4 +262,4 @@ def answer_run(run: Run, data: EstimatorContext) -> Answer:
     """
     request = request_of_run(run, data.registries)
     tried = _alone(Layout(request, estimate_run(run, data.registries)))
-    return Answer(request, data, tried, (), needs_of(request, data.catalog, data.registries), run)
+    return Answer(request, data, tried, (), needs_of(request, data, data.registries), run)

@@ -17,8 +17,8 @@ from .layouts import COUNTS, Layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ..catalog.names import Verdict
     from ..estimator.estimate import Estimate
+    from ..estimator.names import Verdict
     from ..estimator.registries import Registries
     from ..estimator.request import Request
     from ..estimator.suggestions import Relief

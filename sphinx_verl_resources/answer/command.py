@@ -11,10 +11,10 @@ from ..settings.writing import LAUNCHER, overrides
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..catalog.models.registries import ConfigKey
     from ..estimator.registries import Registries
     from ..estimator.settings import Settings
     from ..estimator.versions import Version
+    from ..registries import ConfigKey
     from .layouts import Layout
 
 #: The separator between the settings of a command.

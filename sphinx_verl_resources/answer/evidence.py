@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..catalog.names import ADAPTER_RANKS, MEGATRON, WORDS, family
-from ..catalog.selection import once
 from ..diagnostics import Code, NoAnswerError
+from ..estimator.accuracy_records import MEGATRON
 from ..estimator.estimate import estimate, likeness
 from ..estimator.pools import gpu_of, training_gpus
 from ..estimator.reader import Reader
@@ -16,17 +16,18 @@ from ..estimator.reading import element_bytes, has_critic
 from ..estimator.recorded import request_of_run
 from ..estimator.request import ACTOR, MODEL, ROLLOUT, changed
 from ..estimator.tasks import LIMITS
+from ..records import ADAPTER_RANKS, WORDS, family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..catalog.catalog import Catalog
-    from ..catalog.models.registries import Gpu
-    from ..catalog.models.run import Run
+    from ..dataset import Dataset
     from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
     from ..estimator.registries import Registries
     from ..estimator.request import Request
+    from ..records import Run
+    from ..registries import Gpu
     from .layouts import Layout
 
 #: Fields of an architecture that do not affect memory.
@@ -150,7 +151,7 @@ def takes_no_more(found: Estimate, evidence: Iterable[Run], data: EstimatorConte
     return False
 
 
-def needs_of(request: Request, catalog: Catalog, registries: Registries) -> Needs | None:
+def needs_of(request: Request, data: Dataset, registries: Registries) -> Needs | None:
     """Return the needs of a request; None if a setting that decides them is unknown."""
     reader = Reader(request, registries)
     prompt, response = map(reader.whole, LIMITS)
@@ -158,7 +159,7 @@ def needs_of(request: Request, catalog: Catalog, registries: Registries) -> Need
     gpu, task = gpu_of(request, registries), (request.task or "").lower()
     element = element_bytes(reader, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
     found = Needs(
-        figures=figures_of(catalog, registries, request.model),
+        figures=figures_of(data, registries, request.model),
         rank=max(ranks) or (None if "lora" in task else 0),
         critic=has_critic(reader),
         separate=reader.has_rollout_pool or reader.any("trainer.v1.trainer_mode") == "separate_async",
@@ -176,29 +177,29 @@ def needs_of(request: Request, catalog: Catalog, registries: Registries) -> Need
     return None if unresolved or request.unread & _DECISIVE or not found.figures else found
 
 
-@once
-def needs_of_runs(catalog: Catalog, registries: Registries) -> tuple[tuple[Run, Needs], ...]:
+@lru_cache(maxsize=2_000)
+def needs_of_runs(data: Dataset, registries: Registries) -> tuple[tuple[Run, Needs], ...]:
     """Return every recorded run with its needs."""
-    found = ((run, _needs_of_run(run, catalog, registries)) for run in catalog.runs.values())
+    found = ((run, _needs_of_run(run, data, registries)) for run in data.runs.values())
     return tuple((run, needs) for run, needs in found if needs)
 
 
 def runs_of_model(needs: Needs, data: EstimatorContext) -> Sequence[tuple[Run, Needs]]:
     """Return the recorded runs of a model and of others with the same figures."""
-    return _runs_by_figures(data.catalog, data.registries).get(needs.figures, ())
+    return _runs_by_figures(data, data.registries).get(needs.figures, ())
 
 
-@once
-def _runs_by_figures(catalog: Catalog, registries: Registries) -> Mapping[str, Sequence[tuple[Run, Needs]]]:
+@lru_cache(maxsize=2_000)
+def _runs_by_figures(data: Dataset, registries: Registries) -> Mapping[str, Sequence[tuple[Run, Needs]]]:
     found: defaultdict[str, list[tuple[Run, Needs]]] = defaultdict(list)
-    for run, needs in needs_of_runs(catalog, registries):
+    for run, needs in needs_of_runs(data, registries):
         found[needs.figures].append((run, needs))
     return found
 
 
-def _needs_of_run(run: Run, catalog: Catalog, registries: Registries) -> Needs | None:
+def _needs_of_run(run: Run, data: Dataset, registries: Registries) -> Needs | None:
     """Return the needs of a run; settings missing in its source have verl's defaults."""
-    needs = needs_of(request_of_run(run, registries, needs_settings=False), catalog, registries)
+    needs = needs_of(request_of_run(run, registries, needs_settings=False), data, registries)
     if needs is None:
         return None
     # A mean response is shorter than the longest one.
@@ -206,8 +207,8 @@ def _needs_of_run(run: Run, catalog: Catalog, registries: Registries) -> Needs |
     return replace(needs, response=needs.response + longer, sequence=needs.sequence + longer)
 
 
-@once
-def figures_of(catalog: Catalog, registries: Registries, model: str) -> str:
+@lru_cache(maxsize=2_000)
+def figures_of(data: Dataset, registries: Registries, model: str) -> str:
     """Return the figures of a model as text; empty for an unknown model."""
     shape = registries.shape(model)
     return shape.architecture.model_dump_json(exclude=_NOT_FIGURES) if shape else ""

@@ -5,19 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.names import SIZES, WORDS, row_id
 from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
 from ..estimator.recorded import figures
 from ..estimator.versions import CURRENT, version_text
+from ..records import SIZES, WORDS, row_id
 from .answer import answer_run
 from .command import command_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..catalog.models.run import Run
     from ..estimator.context import EstimatorContext
+    from ..records import Run
     from .answer import Answer
     from .changes import Change
     from .fewest import Fewest
@@ -112,14 +112,14 @@ def change_result(change: Change) -> dict[str, Any]:
 
 def export_of(data: EstimatorContext, extension_version: str) -> dict[str, Any]:
     """Return all runs with their estimates, their GPUs, and the record of accuracy; records as they are."""
-    used = {gpu.name: gpu for run in data.catalog.runs.values() if (gpu := data.catalog.gpu_of(run))}
+    used = {gpu.name: gpu for run in data.runs.values() if (gpu := data.gpu_of(run))}
     return {
         "schema": 1,
         "extension_version": extension_version,
         "verl_version": version_text(CURRENT),
-        "last_updated": data.catalog.last_updated,
+        "last_updated": data.last_updated,
         "size_classes": SIZES,
-        "runs": [_run(run, data) for _, run in sorted(data.catalog.runs.items())],
+        "runs": [_run(run, data) for _, run in sorted(data.runs.items())],
         "gpus": [gpu for _, gpu in sorted(used.items())],
         "accuracy": sorted(data.registries.accuracy, key=lambda entry: entry.name),
     }
@@ -131,7 +131,7 @@ def _run(run: Run, data: EstimatorContext) -> dict[str, Any]:
         computed = _computed(answer_run(run, data))
     except NoAnswerError as error:
         reason = str(error)
-    gpu = data.catalog.gpu_of(run)
+    gpu = data.gpu_of(run)
     return {
         "id": run.id,
         "row_id": row_id(run.id),

@@ -14,9 +14,9 @@ from .layouts import COUNTS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from ..catalog.models.registries import Gpu
-    from ..catalog.models.run import Run
     from ..estimator.context import EstimatorContext
+    from ..records import Run
+    from ..registries import Gpu
     from .answer import Answer
     from .question import Question
 

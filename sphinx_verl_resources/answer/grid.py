@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.names import VERDICTS
 from ..diagnostics import NoAnswerError
+from ..estimator.names import VERDICTS
 from ..estimator.registries import capacity_of
 from ..estimator.tasks import LIMITS
 from ..units import GIB
@@ -22,10 +22,10 @@ from .question import OWN_KEYS, USUAL_RANK, Question
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..catalog.models.registries import Gpu
-    from ..catalog.names import Word
     from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
+    from ..records import Word
+    from ..registries import Gpu
     from .answer import Answer
     from .evidence import Trust
     from .layouts import Layout

@@ -15,7 +15,7 @@ from ..estimator.tasks import BUDGETS, LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..catalog.names import Verdict
+    from ..estimator.names import Verdict
     from ..estimator.registries import Registries
     from ..estimator.request import Request
 

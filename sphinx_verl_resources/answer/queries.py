@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.dataset import digest, plain
 from ..estimator.queries import EstimateQuery, EstimatorQuery, RecordedRun, RunEstimate, basis
+from ..query import digest, plain
 
 if TYPE_CHECKING:
     from ..estimator.context import EstimatorContext

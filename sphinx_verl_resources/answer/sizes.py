@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.names import SIZES, family
 from ..diagnostics import Code, NoAnswerError, did_you_mean
+from ..records import SIZES, family
 from .evidence import figures_of
 from .fewest import fewest_by_memory
 from .question import OWN_KEYS, USUAL_RANK, Question, task_of
@@ -15,10 +15,10 @@ from .question import OWN_KEYS, USUAL_RANK, Question, task_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ..catalog.models.architecture import Architecture
-    from ..catalog.names import Word
     from ..estimator.context import EstimatorContext
     from ..estimator.registries import Registries
+    from ..records import Word
+    from ..registries import Architecture
     from .fewest import Fewest
 
 
@@ -35,7 +35,7 @@ def size_models(data: EstimatorContext) -> dict[str, str]:
 
     models: dict[str, str] = {}
     for size in SIZES:
-        tested = (run for run in data.catalog.runs.values() if run.size == size and run.kind == "tested")
+        tested = (run for run in data.runs.values() if run.size == size and run.kind == "tested")
         loaded = Counter(run.model for run in tested)
         entry = data.analysis.specifications.get(size)
         stated = entry.model if entry else None
@@ -52,14 +52,14 @@ def used_models(data: EstimatorContext) -> tuple[str, ...]:
     Of several models with the same figures, only the one that most runs load is returned, in a tie the last
     one in the registry.
     """
-    loaded = Counter(run.model for run in data.catalog.runs.values())
+    loaded = Counter(run.model for run in data.runs.values())
 
     def runs(model: Architecture) -> int:
         return sum(loaded[name] for name in {model.hf_id, *model.aliases, *model.aliases_unverified})
 
     models: dict[str, Architecture] = {}
     for model in data.registries.architectures:
-        figures = figures_of(data.catalog, data.registries, model.hf_id)
+        figures = figures_of(data, data.registries, model.hf_id)
         other = models.get(figures)
         if (model.script or runs(model)) and (other is None or runs(model) >= runs(other)):
             models[figures] = model

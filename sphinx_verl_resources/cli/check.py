@@ -7,19 +7,19 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.files import REGISTRIES, plain_path
+from ..dataset import REGISTRIES, plain_path
 from ..diagnostics import counted, printable
 from ..git import GitError, open_repository
-from ..lint.check import check_data
 from .command import Command, UsageError, add_result_options, report
-from .data import add_path_argument, default_paths, enclosing_data_directory, load_check_context
+from .data import add_path_argument, default_paths, enclosing_data_directory, load_check
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence, Set
 
+    from ..check import Check
     from ..diagnostics import Diagnostic
-    from ..lint.context import CheckContext
+    from ..estimator.context import EstimatorContext
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> int:
     asked = {plain_path(Path(path)) for path in options.paths}
     try:
         context = _context(options)
-        problems = [problem for problem in check_data(context) if _is_under(problem.place.path, asked)]
+        problems = [problem for problem in context.problems() if _is_under(problem.place.path, asked)]
     except GitError as error:
         raise UsageError(str(error)) from None
     errors = sum(problem.is_error for problem in problems)
@@ -65,7 +65,7 @@ def _plain(problem: Diagnostic) -> dict[str, Any]:
     }
 
 
-def _context(options: argparse.Namespace) -> CheckContext:
+def _context(options: argparse.Namespace) -> Check[EstimatorContext]:
     """Load the data directories of the paths, and the checkout of verl.
 
     Raises:
@@ -74,13 +74,13 @@ def _context(options: argparse.Namespace) -> CheckContext:
     """
     directories = sorted({_data_directory(path) for path in options.paths}) or default_paths()
     repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))
-    return load_check_context(directories, repository)
+    return load_check(directories, repository)
 
 
-def _summary(context: CheckContext, problems: Sequence[Diagnostic], errors: int) -> str:
+def _summary(context: Check[EstimatorContext], problems: Sequence[Diagnostic], errors: int) -> str:
     """Return a summary line with the numbers of runs and problems."""
     counts = {
-        "run": sum(map(context.is_checked, context.snapshot.runs)),
+        "run": sum(kind == "run" for kind, _file, _document in context.files),
         "error": errors,
         "warning": len(problems) - errors,
     }

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
+    from ..estimator.names import Verdict
 
 #: Return to the first column and clear the line.
 _CLEAR = "\r\x1b[K"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..catalog.files import (
-    DATA_NAMES,
-    RUNS,
-    bundled_directory,
-    configured_directory,
-    take_snapshot,
-)
-from ..diagnostics import Location, printable
+from ..check import Check
+from ..dataset import DATA_NAMES, RUNS, bundled_directory, configured_directory
+from ..diagnostics import printable
 from ..estimator.context import EstimatorContext
 from .command import UsageError
 
@@ -21,10 +17,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from ..catalog.files import Directory
+    from ..dataset import Directory
     from ..diagnostics import Diagnostic
     from ..git import Repository
-    from ..lint.context import CheckContext
+
+
+#: The modules with further rules of ``check``.
+RULES = ("..estimator.rules", "..settings.rules")
 
 
 def add_path_argument(
@@ -57,8 +56,8 @@ def enclosing_data_directory(path: Path) -> list[str]:
     return []
 
 
-def load_check_context(names: Sequence[str], repository: Repository | None = None) -> CheckContext:
-    """Load data directories, or the bundled dataset, for the rules of ``check``.
+def load_check(names: Sequence[str], repository: Repository | None = None) -> Check[EstimatorContext]:
+    """Load data directories, or the bundled dataset, and all rules.
 
     Args:
         names: the paths of the directories.
@@ -67,15 +66,17 @@ def load_check_context(names: Sequence[str], repository: Repository | None = Non
     Raises:
         UsageError: a path is not a data directory.
     """
-    from ..lint.context import CheckContext
-
-    return CheckContext(data_directories(names), repository=repository)
+    for name in RULES:
+        import_module(name, __package__)
+    directories = data_directories(names)
+    return Check(EstimatorContext(directories), directories or [bundled_directory()], repository=repository)
 
 
 def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
     """Return the problems of the registries, and the errors in loading the data."""
-    errors = (problem for problem in data.snapshot.problems if problem.is_error)
-    return sorted([*errors, *data.registries.diagnostics])
+    parts = ("gpus", "architectures", "config_keys", "accuracy")
+    errors = (problem for problem in data.problems["files"] if problem.is_error)
+    return sorted([*errors, *(problem for part in parts for problem in data.diagnostics_of(part))])
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
@@ -104,8 +105,7 @@ def read_data(names: Sequence[str]) -> EstimatorContext:
     Raises:
         UsageError: a path is not a data directory.
     """
-    snapshot = take_snapshot(bundled_directory(), data_directories(names), Location(""))
-    return EstimatorContext(snapshot)
+    return EstimatorContext(data_directories(names))
 
 
 def data_directories(names: Sequence[str]) -> list[Directory]:

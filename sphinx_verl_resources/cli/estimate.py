@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..answer.answer import answer_run, answer_settings
 from ..answer.export import settings_result
-from ..catalog.cases import BrokenCase, load_cases
-from ..catalog.models.run import Run
-from ..catalog.validation import load
-from ..catalog.yaml_data import read_yaml
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
+from ..estimator.cases import BrokenCase, load_cases
 from ..estimator.export import failed, result_of
 from ..estimator.keys import AT_KEY
 from ..estimator.recorded import estimate_case
 from ..intake.recorded_names import NamedModel
+from ..records import Run
+from ..strict_yaml import read_yaml
+from ..validation import validated
 from ..views.answer_text import answer_text
 from ..views.plain_text import case_text, estimates_text
 from .command import EXIT_CODES, Command, UsageError, exit_code, progress, report, report_first, screen_width
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..answer.answer import Answer
-    from ..catalog.cases import CaseEntry
-    from ..catalog.files import DataFile
-    from ..catalog.names import Verdict
+    from ..dataset import DataFile
+    from ..estimator.cases import CaseEntry
     from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
+    from ..estimator.names import Verdict
 
 _WORDS = (
     "model by its full or short name, or the path of its config.json, and overrides in verl's syntax; "
@@ -181,7 +181,8 @@ def _is_run(file: DataFile) -> bool:
 
 
 def _run_file(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic]]:
-    run, document, problems = load(file, Run)
+    document = read_yaml(file.content, file.shown)
+    run, problems = validated(document, Run)
     if run is None:
         return [Found(file.path.stem, error=errors_text(problems))], problems
     fields = {"model": ("model",), "gpus": ("gpus", "type"), "config": ("settings",)}

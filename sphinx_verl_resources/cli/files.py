@@ -5,25 +5,18 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import contextmanager, suppress
-from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..catalog.files import (
-    LeadsOutError,
-    open_regular,
-    read_data_file,
-    refuse_leading_out,
-    refuse_link_in_data,
-)
-from ..catalog.yaml_data import MAX_BYTES
+from ..dataset import read_data_file, refuse_irregular, refuse_leading_out, refuse_link_in_data
 from ..diagnostics import printable
+from ..strict_yaml import MAX_BYTES
 from .command import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..catalog.files import DataFile
+    from ..dataset import DataFile
 
 
 def read_file(name: str) -> DataFile:
@@ -58,7 +51,8 @@ def open_file(name: str) -> BinaryIO:
         UsageError: it cannot be read.
     """
     with _reading(name) as path:
-        return BufferedReader(open_regular(path))
+        refuse_irregular(path)
+        return path.open("rb")
 
 
 def write_result(path: Path, text: str) -> None:
@@ -165,8 +159,6 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Return the system's reason in lower case, or why a link is not followed."""
-    if isinstance(error, LeadsOutError):
-        return f"{error}; {error.remedy}"
+    """Return the reason in lower case."""
     text = getattr(error, "strerror", None)
     return text.lower() if text else str(error)

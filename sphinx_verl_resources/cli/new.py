@@ -11,14 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.files import RUNS, DataFile, LeadsOutError, configured_directory, refuse_leading_out
-from ..catalog.links import Links
-from ..catalog.models.base import models_in
-from ..catalog.models.run import Run
-from ..catalog.names import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS
-from ..catalog.run_names import ID_FORM, is_id
-from ..catalog.run_text import TODO, blank_text, run_text, text_for
-from ..catalog.validation import load
+from ..dataset import RUNS, DataFile, configured_directory, refuse_leading_out
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, printable
 from ..estimator.estimate import estimate
 from ..estimator.export import result_of
@@ -26,10 +19,16 @@ from ..estimator.recorded import request_of_run
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import BLOCK, blocks_of
+from ..intake.run_ids import ID_FORM, is_id
+from ..intake.run_text import TODO, blank_text, run_text, text_for
 from ..intake.sources import Sources, UserInput
+from ..links import Links
+from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Run, models_in
 from ..settings.read import read_script
 from ..settings.result import refusal
 from ..settings.unread import unread_settings
+from ..strict_yaml import read_yaml
+from ..validation import validated
 from ..views.exports import runs_text
 from ..views.verdicts import short
 from .command import Command, UsageError, progress, report, report_first
@@ -196,14 +195,14 @@ def _file(directory: Path, draft: Draft, text: str) -> DataFile:
     data, path = configured_directory(str(directory), Path.cwd()), directory / name
     try:
         refuse_leading_out(path, directory)
-    except LeadsOutError as error:
-        raise UsageError(f"{printable(data.show(name))}: {error}; {error.remedy}") from None
+    except OSError as error:
+        raise UsageError(f"{printable(data.show(name))}: {error.strerror}") from None
     return DataFile(path, data.show(name), text.encode())
 
 
 def _wrong(file: DataFile, lines: Sequence[str]) -> list[Diagnostic]:
     """Return the errors of a run file except its TODOs."""
-    _, _, problems = load(file, Run)
+    _, problems = validated(read_yaml(file.content, file.shown), Run)
     errors = [problem for problem in problems if problem.is_error]
     return [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
 

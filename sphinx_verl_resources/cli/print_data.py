@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from .. import __version__
+from .. import __version__, selection
+from ..analysis_records import AnalysisFile
 from ..answer.export import export_of
-from ..catalog import selection
-from ..catalog.links import Links
-from ..catalog.names import PAGE_COLUMNS, SIZES
-from ..catalog.schema import MODELS, schema_texts
-from ..catalog.selection import FILTERS, RunSelection, select_runs
 from ..diagnostics import NoAnswerError, printable
+from ..estimator.accuracy_records import AccuracyFile
+from ..estimator.case_records import CaseFile
 from ..estimator.queries import RunEstimate
+from ..links import Links
+from ..records import PAGE_COLUMNS, SIZES, Run
+from ..registries import ArchitectureFile, ConfigKeyFile, GpuFile
+from ..selection import FILTERS, RunSelection, select_runs
+from ..validation import schema_text
 from ..views.estimate import run_texts
 from ..views.exports import FORMATS, download_texts, runs_text
 from ..views.file_names import CSV, JSON
@@ -26,8 +29,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping
 
-    from ..catalog.catalog import Catalog
-    from ..catalog.models.run import Run
+    from pydantic import BaseModel
+
+    from ..dataset import Dataset
     from ..diagnostics import Diagnostic
     from ..estimator.context import EstimatorContext
 
@@ -40,7 +44,7 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_option(parser)
     chosen = parser.add_argument_group("which runs")
     chosen.add_argument("--size", action="append", metavar="SIZE,...", help=f"size class: {', '.join(SIZES)}")
-    for name, (meaning, example) in FILTERS.items():
+    for name, (meaning, example, *_rest) in FILTERS.items():
         words = f"only runs {meaning}, such as {example}"
         chosen.add_argument(f"--{name}", action="append", metavar=f"{name.upper()},...", help=words)
     shown = parser.add_argument_group("how to show them")
@@ -57,16 +61,16 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
 def _loaded(options: argparse.Namespace) -> tuple[EstimatorContext, list[Diagnostic]]:
     """Load the data, and return the problems of runs and of the estimator's ranges."""
     data = given_data([*options.paths, *(options.data or ())])
-    return data, sorted([*data.diagnostics_of("catalog"), *data.diagnostics_of("accuracy")])
+    return data, sorted([*data.diagnostics_of("runs"), *data.diagnostics_of("accuracy")])
 
 
 def _print_table(options: argparse.Namespace) -> int:
     """Print the table, and problems of the data to standard error."""
     columns = _words(options, "columns", lambda text: selection.columns(text, COMPUTED)) or PAGE_COLUMNS
     context, problems = _loaded(options)
-    chosen = _chosen(options, context.catalog)
+    chosen = _chosen(options, context)
     bad = report(problems)
-    runs = select_runs(context.catalog, chosen)
+    runs = select_runs(context, chosen)
     if not chosen.sort:
         runs.sort(key=lambda run: (chosen.sizes or SIZES).index(run.size))
     computed = {run.id: _computed(context, run) for run in runs} if COMPUTED.keys() & set(columns) else {}
@@ -74,7 +78,7 @@ def _print_table(options: argparse.Namespace) -> int:
     return int(bad)
 
 
-def _chosen(options: argparse.Namespace, catalog: Catalog) -> RunSelection:
+def _chosen(options: argparse.Namespace, catalog: Dataset) -> RunSelection:
     """Return the selection of runs and their order from the options."""
 
     def values(name: str) -> tuple[str, ...] | None:
@@ -189,6 +193,18 @@ EXPORT = Command(
 )
 
 
+#: The model of each kind of file.
+MODELS: dict[str, type[BaseModel]] = {
+    "run": Run,
+    "cases": CaseFile,
+    "gpus": GpuFile,
+    "architectures": ArchitectureFile,
+    "analysis": AnalysisFile,
+    "config_keys": ConfigKeyFile,
+    "accuracy": AccuracyFile,
+}
+
+
 def _add_schema_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     kinds = sorted(MODELS)
@@ -199,7 +215,7 @@ def _add_schema_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _print_schema(options: argparse.Namespace) -> int:
     """Print one schema, or write one or all."""
-    texts = schema_texts()
+    texts = {kind: schema_text(model) for kind, model in MODELS.items()}
     if options.output is None:
         print(texts[options.kind or "run"], end="")
         return 0

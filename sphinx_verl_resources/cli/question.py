@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..answer.question import Question, named_settings, task_of
-from ..catalog.selection import whole_number
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, listed, warning
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import MODEL, Request, parse_gpus
@@ -18,6 +17,7 @@ from ..estimator.tasks import TASKS
 from ..estimator.versions import CURRENT, version_of
 from ..intake.recorded_names import model_of
 from ..intake.tasks import ESTIMATOR, program_of, whole_task_of
+from ..selection import whole_number
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText, refusal
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from typing import Any
 
-    from ..catalog.models.architecture import Architecture
     from ..estimator.context import EstimatorContext
     from ..estimator.versions import Version
     from ..intake.recorded_names import NamedModel
+    from ..registries import Architecture
 
 #: The place of a problem with an argument rather than a file.
 COMMAND_LINE = Location("")

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ..catalog.names import OTHER
 from ..diagnostics import NoAnswerError
 from ..units import GIB
+from .accuracy_records import OTHER
 from .peak import FixedEstimate
 from .recorded import estimate_case
 
 if TYPE_CHECKING:
-    from ..catalog.models.case import Case
-    from ..catalog.names import Verdict
+    from .case_records import Case
+    from .names import Verdict
     from .peak import AnyEstimate
     from .registries import Registries
 

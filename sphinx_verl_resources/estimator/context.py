@@ -6,20 +6,19 @@ from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..catalog.dataset import Dataset
+from ..dataset import ACCURACY, CASES, Dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..catalog.models.architecture import Architecture
-    from ..catalog.models.run import Run
-    from ..catalog.yaml_data import Document
-    from ..diagnostics import Diagnostic
+    from ..registries import Architecture, Registry
+    from .accuracy_records import Accuracy
+    from .cases import Cases
     from .registries import Registries
 
 
 class EstimatorContext(Dataset):
     """The dataset, with the registries that estimates are computed from."""
+
+    parts = (*Dataset.parts, "accuracy", "cases")
 
     @cached_property
     def registries(self) -> Registries:
@@ -28,20 +27,26 @@ class EstimatorContext(Dataset):
 
         return Registries(self.gpus, self.architectures, self.config_keys, self.accuracy)
 
-    def _judge(self, run: Run, document: Document) -> Iterator[Diagnostic]:
-        """Return the errors in a run's settings; only ``check`` reports warnings."""
-        return (problem for problem in self._problems_of(run, document) if problem.is_error)
+    @cached_property
+    def accuracy(self) -> Registry[Accuracy]:
+        """The accuracy of the estimator, by group of cases."""
+        from .accuracy_records import Accuracy, AccuracyFile
 
-    def _problems_of(self, run: Run, document: Document) -> Iterator[Diagnostic]:
-        """Return errors and warnings about a run's settings, at their places."""
-        from .run_problems import located, run_problems
+        return self.registry(ACCURACY, AccuracyFile, Accuracy)
 
-        return located(run_problems(run, self.registries), run, document)
+    @cached_property
+    def cases(self) -> Cases:
+        """The cases that the estimator is tested on."""
+        from .cases import load_cases
+
+        found = load_cases(self.files[CASES], recorded=True)
+        self.problems["cases"] = list(found.diagnostics)
+        return found
 
     def knowing(self, architecture: Architecture) -> EstimatorContext:
         """Return the same data with an architecture added, or replaced if the name exists."""
         known = copy(self)
         known.architectures = self.architectures.with_entry(architecture)
-        for made in ("registries", "catalog"):
+        for made in ("registries", "runs", "broken", "_loaded_runs"):
             known.__dict__.pop(made, None)
         return known

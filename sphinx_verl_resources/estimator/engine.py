@@ -10,7 +10,7 @@ from .versions import behaviour
 
 if TYPE_CHECKING:
     from ..breakdown import Evidence
-    from ..catalog.models.architecture import Architecture
+    from ..registries import Architecture
     from .allocations import Allocation, Allocations
     from .settings import Settings
     from .shape import Shape
@@ -181,7 +181,7 @@ def kv_cache_bytes_per_token(
     Source: shapes; vLLM ``vllm/v1/kv_cache_interface.py``.
 
     >>> from sphinx_verl_resources.cli.data import read_data
-    >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")
+    >>> qwen = read_data([]).architectures.get("Qwen/Qwen2.5-7B")
     >>> [kv_cache_bytes_per_token(qwen, gpus) for gpus in (1, 2, 4, 8)]
     [57344, 28672, 14336, 14336]
     """

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..breakdown import Breakdown, Change
-from ..catalog.names import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from ..diagnostics import Code, NoAnswerError
+from .accuracy_records import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from .allocations import Kind, fixed, size_of
 from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
@@ -27,8 +27,8 @@ from .versions import behaviour
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..catalog.models.registries import Gpu
     from ..diagnostics import Diagnostic
+    from ..registries import Gpu
     from .allocations import Allocations
     from .phases import Phase
     from .registries import Registries

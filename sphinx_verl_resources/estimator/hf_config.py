@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.files import DataFile
-from ..catalog.models.architecture import Architecture, HfConfig, HfText, LinearAttention, Mla, Moe, Vision
-from ..catalog.validation import load
 from ..diagnostics import Code, Diagnostic, Severity, suggest_or
+from ..registries import Architecture, LinearAttention, Mla, Moe, Vision
+from ..strict_yaml import read_yaml
+from ..validation import validated
+from .hf_records import HfConfig, HfText
 from .model_types import (
     CONVENTIONS,
     LLAMA,
@@ -24,8 +24,8 @@ from .model_types import (
 from .parameters import count_parameters, mtp_parameters, vision_parameters
 
 if TYPE_CHECKING:
-    from ..catalog.models.base import Record
-    from ..catalog.yaml_data import Document, Loc
+    from ..records import Record
+    from ..strict_yaml import Document, Loc
 
 _CLOSE = "the parameter count is approximate"
 
@@ -54,8 +54,8 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
     """
     # JSON may be indented with tabs, YAML may not; JSON strings contain no literal tab.
     content = text.removeprefix("\ufeff").replace("\t", " ")
-    file = DataFile(Path(shown), shown, content.encode(errors="replace"))
-    config, document, found = load(file, HfConfig)
+    document = read_yaml(content.encode(errors="replace"), shown)
+    config, found = validated(document, HfConfig)
     if config is None:
         return None, tuple(found)
     source = _Source(document, config, *convention_of(config))

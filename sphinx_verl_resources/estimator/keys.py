@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..catalog.files import bundled_directory
-from ..catalog.yaml_data import dotted_leaves
+from ..dataset import bundled_directory
 from ..diagnostics import Code, Severity
+from ..strict_yaml import dotted_leaves
 from .request import ACTOR, error_at, warning_at
 from .versions import RELEASES, version_text
 

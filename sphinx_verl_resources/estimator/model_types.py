@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..catalog.models.architecture import HfConfig
+    from .hf_records import HfConfig
 
 
 #: The names of gate, up and down in an MLP.

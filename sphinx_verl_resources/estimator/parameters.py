@@ -15,7 +15,7 @@ from .model_types import CONVENTIONS, LLAMA, MLP_MATRICES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..catalog.models.architecture import Architecture, Mla, Moe, Vision
+    from ..registries import Architecture, Mla, Moe, Vision
     from .model_types import Convention
 
 Part = Literal["attention", "mlp", "experts", "router", "shared_experts", "vision"]
@@ -270,7 +270,7 @@ def count_parameters(architecture: Architecture) -> Counts:
     For a vision tower, the recorded number of parameters is used.
 
     >>> from sphinx_verl_resources.cli.data import read_data
-    >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")
+    >>> qwen = read_data([]).architectures.get("Qwen/Qwen2.5-7B")
     >>> counts = count_parameters(qwen)
     >>> counts.total, counts.largest_layer, counts.lm_head
     (7615616512, 233057792, 544997376)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..breakdown import Breakdown
-    from ..catalog.names import Verdict
     from ..diagnostics import Diagnostic
     from .allocations import Allocations
+    from .names import Verdict
     from .phases import Phase
     from .registries import Registries
     from .shape import Shape

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
     from typing import Any
 
-    from ..catalog.models.registries import Gpu
+    from ..registries import Gpu
     from .registries import Registries
 
 TRAINER_GPUS = ("trainer.nnodes", "trainer.n_gpus_per_node")

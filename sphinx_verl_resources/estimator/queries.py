@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.dataset import Answer, Query, digest, plain
 from ..diagnostics import NoAnswerError, did_you_mean
+from ..query import Answer, Query, digest, plain
 
 if TYPE_CHECKING:
-    from ..catalog.models.run import Run
+    from ..records import Run
     from .backtest import Score
     from .context import EstimatorContext
     from .estimate import Estimate
@@ -51,9 +51,9 @@ class RecordedRun(EstimatorQuery["Run"]):
 
     def answer(self, data: EstimatorContext) -> Run:
         """Return the record."""
-        run = data.catalog.runs.get(self.run)
+        run = data.runs.get(self.run)
         if run is None:
-            hint = did_you_mean(self.run, data.catalog.runs) or "see the ids in runs/"
+            hint = did_you_mean(self.run, data.runs) or "see the ids in runs/"
             raise NoAnswerError.because(f"unknown run {self.run[:200]!r}", hint)
         return run
 

@@ -14,8 +14,8 @@ from .tasks import fitted
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 
 if TYPE_CHECKING:
-    from ..catalog.models.case import Case
-    from ..catalog.models.run import Run
+    from ..records import Run
+    from .case_records import Case
     from .registries import Registries
     from .versions import Version
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.yaml_data import dotted_leaves
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, suggest_or
+from ..strict_yaml import dotted_leaves
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
 from .shape import shape_of
@@ -18,9 +18,8 @@ from .versions import version_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..catalog.catalog import Registry
-    from ..catalog.models.architecture import Architecture
-    from ..catalog.models.registries import Accuracy, ConfigKey, Gpu
+    from ..registries import Architecture, ConfigKey, Gpu, Registry
+    from .accuracy_records import Accuracy
     from .shape import Shape
     from .versions import Version
 
@@ -45,12 +44,6 @@ class Registries:
     accuracy: Registry[Accuracy]
     _shapes: dict[str, Shape] = field(default_factory=dict, repr=False, compare=False)
     _defaults: dict[Version, Mapping[str, Any]] = field(default_factory=dict, repr=False, compare=False)
-
-    @property
-    def diagnostics(self) -> list[Diagnostic]:
-        """The problems in the registry files."""
-        loaded = (self.gpus, self.architectures, self.config_keys, self.accuracy)
-        return [problem for registry in loaded for problem in registry.diagnostics]
 
     def shape(self, model: str) -> Shape | None:
         """Return the shape of a checkpoint, by its Hugging Face name or an alias; None if it is unknown."""
@@ -231,7 +224,7 @@ def capacity_of(gpu: Gpu) -> float:
     """Return the bytes that CUDA offers to programs: as recorded, or the driver's figure minus a reserve.
 
     >>> from sphinx_verl_resources.cli.data import read_data
-    >>> round(capacity_of(read_data([]).catalog.gpus.get("H100")) / 2**30, 2)
+    >>> round(capacity_of(read_data([]).gpus.get("H100")) / 2**30, 2)
     79.15
     """
     if gpu.cuda_total_gib is not None:

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ..catalog.names import MOST_GPUS
-from ..catalog.selection import whole_number
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
+from ..records import MOST_GPUS
+from ..selection import whole_number
 from .versions import CURRENT
 
 if TYPE_CHECKING:

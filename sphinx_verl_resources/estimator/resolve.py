@@ -21,8 +21,8 @@ from .versions import CURRENT, LAST, version_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..catalog.models.registries import ConfigKey
     from ..diagnostics import Diagnostic
+    from ..registries import ConfigKey
     from .megatron_settings import Megatron
     from .registries import Registries
     from .settings import Role, Settings

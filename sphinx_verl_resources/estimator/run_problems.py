@@ -1,4 +1,4 @@
-"""Check a recorded run: its size class, its number of GPUs, and settings with which verl does not start."""
+"""Check a recorded run: its number of GPUs, and settings with which verl does not start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.names import size_class
 from ..diagnostics import Code, NoAnswerError
 from .keys import AT_KEY, settings_problems
 from .pools import all_gpus
@@ -17,9 +16,9 @@ from .resolve import resolve
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ..catalog.models.run import Run
-    from ..catalog.yaml_data import Document
     from ..diagnostics import Diagnostic
+    from ..records import Run
+    from ..strict_yaml import Document
     from .registries import Registries
 
 _NODES, _EACH = "trainer.nnodes", "trainer.n_gpus_per_node"
@@ -31,20 +30,14 @@ _ENGINE_SIZES = tuple(
     f"{ROLLOUT}.{name}_parallel_size" for name in ("tensor_model", "data", "pipeline_model")
 )
 #: Fields of a run with possible problems, by the name of the place in a diagnostic.
-_FIELDS = {"size": ("size",), "gpus": ("gpus", "count"), "nodes": ("gpus", "nodes")}
+_FIELDS = {"gpus": ("gpus", "count"), "nodes": ("gpus", "nodes")}
 
 
 def run_problems(run: Run, registries: Registries) -> Iterator[Diagnostic]:
-    """Yield the problems of a run's size class, GPUs and settings.
+    """Yield the problems of a run's GPUs and settings.
 
     The place of each is the name of a setting, or one of ``_FIELDS``.
     """
-    shape = registries.shape(run.model)
-    nearest = size_class(shape.parameters) if shape else run.size
-    if nearest != run.size:
-        billions = f"{shape.parameters / 1e9:.1f}" if shape else ""
-        message = f"{run.model} has {billions} billion parameters, but the run's size class is {run.size}"
-        yield error_at("size", message, f"write {nearest}", Code.wrong_size)
     yield from _gpu_count(run, all_gpus(run.settings, (), registries).others)
     if run.settings:
         refused = {problem.place.key: problem for problem in _impossible(run, registries)}

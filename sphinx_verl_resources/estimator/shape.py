@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..breakdown import Evidence
-    from ..catalog.models.architecture import Architecture
+    from ..registries import Architecture
     from .constants import Spread
     from .parameters import Counts, Matrix
 
@@ -87,7 +87,7 @@ def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
         imbalance: tokens of the fullest group of experts, relative to the mean.
 
     >>> from sphinx_verl_resources.cli.data import read_data
-    >>> shape_of(read_data([]).catalog.architectures.get("meta-llama/Meta-Llama-3-8B")).backward()
+    >>> shape_of(read_data([]).architectures.get("meta-llama/Meta-Llama-3-8B")).backward()
     (266368, 200832)
     """
     counts = count_parameters(architecture)
@@ -285,7 +285,7 @@ def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "a
     tensors (transformers 5 and a few earlier models).
 
     >>> from sphinx_verl_resources.cli.data import read_data
-    >>> qwen = read_data([]).catalog.architectures.get("Qwen/Qwen2.5-7B")
+    >>> qwen = read_data([]).architectures.get("Qwen/Qwen2.5-7B")
     >>> lora_parameters(qwen, 32)
     80740352
     >>> lora_parameters(qwen, 16, ("q_proj", "v_proj"))
@@ -304,7 +304,7 @@ def target_names(architecture: Architecture) -> tuple[str, ...]:
     """Return the names of the modules that can get adapters, without duplicates.
 
     >>> from sphinx_verl_resources.cli.data import read_data
-    >>> target_names(read_data([]).catalog.architectures.get("microsoft/phi-4"))
+    >>> target_names(read_data([]).architectures.get("microsoft/phi-4"))
     ('qkv_proj', 'o_proj', 'gate_up_proj', 'down_proj', 'embed_tokens', 'lm_head')
     """
     names = [matrix.name for matrix, _ in model_matrices(architecture)]

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..answer.answer import answer_settings
-from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED
 from ..diagnostics import NoAnswerError
 from ..estimator.allocations import size_of
 from ..estimator.phases import LABELS
@@ -16,6 +15,7 @@ from ..estimator.request import ACTOR, MODEL, Request, changed
 from ..estimator.versions import CURRENT, version_of, version_text
 from ..units import GIB, gib
 from .failure import narrowed
+from .log_facts import HOST_MEMORY, PEAK_ALLOCATED
 from .moves import Situation, is_fragmented, is_shared
 from .recorded_names import model_of, recorded_gpu
 from .remedies import Advice, advice

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..catalog.names import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
-from ..catalog.run_names import ScriptName, parse_script_name, suggested_id
-from ..catalog.run_text import TODO
 from ..diagnostics import Code, Diagnostic, Location, warning
 from ..estimator.parameters import count_parameters
 from ..estimator.pools import TRAINER_GPUS, all_gpus
 from ..estimator.versions import CURRENT
 from ..git import GitError, committed
+from ..records import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
+from ..settings.script_names import ScriptName, parse_script_name
 from .log_facts import measured_fields
 from .recorded_names import model_of, recorded_gpu
+from .run_ids import suggested_id
+from .run_text import TODO
 from .sources import ONE_RUN, is_private, public_settings, tells_of_a_machine
 from .tasks import ESTIMATOR, program_of, task_of
 

@@ -12,15 +12,24 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED, PEAK_RESERVED, every_field
+from ..fields import every_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The fields of a run that a log's figures fill.
-_MEASURED = tuple(field for field in every_field().values() if field.logged)
+#: Memory metrics that verl prints after each step, in GiB despite their names.
+PEAK_ALLOCATED, PEAK_RESERVED = "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"
+HOST_MEMORY = "perf/cpu_memory_used_gb"
+#: For the fields of ``measured`` that a log's figures fill: the figures, best first, and the decimals.
+_MEASURED = {
+    "gib": ((PEAK_ALLOCATED, PEAK_RESERVED), 1),
+    "host_ram_gib": ((HOST_MEMORY,), 1),
+    "step_seconds": (("perf/time_per_step", "timing_s/step"), 1),
+    "mfu": (("perf/mfu/actor",), 3),
+    "response_tokens": (("response_length/mean",), 0),
+}
 #: Names of the figures that are read.
-NAMES = tuple(name for field in _MEASURED for name in field.logged)
+NAMES = tuple(name for names, _ in _MEASURED.values() for name in names)
 #: Figures whose maximum is used, with their counter; the others are averaged over all steps.
 PEAKS = {PEAK_ALLOCATED: "torch-max-allocated", PEAK_RESERVED: "torch-max-reserved", HOST_MEMORY: ""}
 
@@ -159,11 +168,11 @@ class Figures:
 def measured_fields(figures: Figures) -> dict[str, Any]:
     """Return the figures as the field ``measured`` of a run; empty if there are none."""
     fields: dict[str, Any] = {}
-    for described in _MEASURED:
-        for figure in described.logged:
-            value = round(figures.figure(figure) or 0, described.digits)
-            if 0 < value <= described.most:
-                fields[described.name.removeprefix("measured.")] = value if described.digits else int(value)
+    for name, (logged, digits) in _MEASURED.items():
+        for figure in logged:
+            value = round(figures.figure(figure) or 0, digits)
+            if 0 < value <= every_field()[f"measured.{name}"].most:
+                fields[name] = value if digits else int(value)
                 if counter := PEAKS.get(figure):
                     fields["counter"] = counter
                 break

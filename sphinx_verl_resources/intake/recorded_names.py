@@ -11,9 +11,7 @@ from ..diagnostics import Code
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..catalog.catalog import Registry
-    from ..catalog.models.architecture import Architecture
-    from ..catalog.models.registries import Gpu
+    from ..registries import Architecture, Gpu, Registry
 
 _CACHE = re.compile(r"models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -87,7 +85,7 @@ def model_of(registry: Registry[Architecture], *texts: object, left_open: str | 
         left_open: a value in a script that contains an unknown variable.
 
     >>> from ..cli.data import read_data
-    >>> model_of(read_data([]).catalog.architectures, None, left_open="$HOME/models/Qwen3-8B").model
+    >>> model_of(read_data([]).architectures, None, left_open="$HOME/models/Qwen3-8B").model
     'Qwen/Qwen3-8B'
     """
     said = [text for text in (*texts, left_open) if isinstance(text, str) and text]
@@ -146,7 +144,7 @@ def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
     If a GPU is sold with several memory sizes, the text must contain the size.
 
     >>> from ..cli.data import read_data
-    >>> recorded_gpu("H100 80GB HBM3 On", read_data([]).catalog.gpus)
+    >>> recorded_gpu("H100 80GB HBM3 On", read_data([]).gpus)
     'H100'
     """
     words = [word for word in printed.split() if word not in _MAKERS]

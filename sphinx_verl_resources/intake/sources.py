@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.run_text import TODO
 from ..diagnostics import Code, Diagnostic, Location, warning
 from ..settings.result import SettingsText
+from .run_text import TODO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.names import ADAPTER_RANKS, with_adapters
+from ..estimator.names import with_adapters
 from ..estimator.request import ACTOR
+from ..records import ADAPTER_RANKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from ..catalog.yaml_data import LOADER, dotted_leaves, read_yaml
-from ..catalog.yaml_syntax import position
 from ..diagnostics import Code, Diagnostic, Location, Severity, listed, visible, warning
+from ..strict_yaml import LOADER, dotted_leaves, position, read_yaml
 from .programs import Program
 
 if TYPE_CHECKING:

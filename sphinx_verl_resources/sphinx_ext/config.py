@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..catalog.links import COMMIT_URL, SCRIPT_URL, Links, is_address, template_problem
 from ..diagnostics import Code, Diagnostic, Location
+from ..links import COMMIT_URL, SCRIPT_URL, Links, is_address, template_problem
 
 if TYPE_CHECKING:
     from collections.abc import Container

@@ -16,10 +16,10 @@ from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
 from sphinx.util.parallel import ParallelTasks, parallel_available
 
-from ..catalog.dataset import Answer, Query, digest, plain
-from ..catalog.files import bundled_directory, configured_directory, take_snapshot
+from ..dataset import configured_directory
 from ..diagnostics import NoAnswerError, listed
 from ..i18n import _
+from ..query import Answer, Query, digest, plain
 from . import objects
 from .config import conf_place, config_problems, label_problems, read_config
 from .logs import log_diagnostic
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from sphinx.domains.std import StandardDomain
     from sphinx.environment import BuildEnvironment
 
-    from ..catalog.catalog import Catalog
-    from ..catalog.dataset import DataPart
+    from ..dataset import Dataset
+    from ..query import DataPart
     from .config import VerlConfig
 
 
@@ -71,9 +71,7 @@ class VerlDomain(Domain):
     #: compute fingerprints needs no change here: a new version of the extension reads all its pages again,
     #: see ``Extension``.
     data_version = 18
-    object_types = {  # noqa: RUF012
-        kind: ObjType(label, kind) for kind, label in objects.LABELS.items()
-    }
+    object_types = {kind: ObjType(label, kind) for kind, label in objects.LABELS.items()}  # noqa: RUF012
 
     #: The directory of conf.py.
     confdir: Path
@@ -94,8 +92,8 @@ class VerlDomain(Domain):
         """Read the data files once, with conf.py and the translations."""
         settings = read_config(self.env.config)
         directories = [configured_directory(name, self.confdir) for name in settings.directories]
-        snapshot = take_snapshot(bundled_directory(), directories, conf_place(self.confdir, "data"))
-        return BuildData(snapshot, settings, self.words, self.shown, self.std)
+        place = conf_place(self.confdir, "data")
+        return BuildData(directories, place, settings, self.words, self.shown, self.std)
 
     @cached_property
     def _found(self) -> dict[Query[Any], Found]:
@@ -107,9 +105,9 @@ class VerlDomain(Domain):
         return self.records.settings
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> Dataset:
         """The runs and the registries."""
-        return self.records.catalog
+        return self.records
 
     def forget(self) -> None:
         """Drop the loaded data, so that the next build of the same application reads it again."""
@@ -141,11 +139,11 @@ class VerlDomain(Domain):
             self.data["problems"] = {"conf.py": config_problems(self.settings, self.confdir)}
         known = self.data["problems"]
         parts: set[DataPart] = {part for query in self._queries for part in query.reads}
-        for part in {"catalog", *parts} - known.keys():
+        for part in {"runs", *parts} - known.keys():
             known[part] = self.records.diagnostics_of(part)
         beyond = sorted(problem for part in parts for problem in known[part])
         labels = label_problems(self.settings, self.confdir, self.std.anonlabels)
-        for problem in listed((*known["conf.py"], *known["catalog"], *beyond, *labels)):
+        for problem in listed((*known["conf.py"], *known["runs"], *beyond, *labels)):
             log_diagnostic(problem, self.env.config)
         self._found.clear()
         return is_new
@@ -200,7 +198,7 @@ class VerlDomain(Domain):
     @property
     def _state(self) -> str:
         """A digest of everything that answers depend on; computing it needs neither YAML nor pydantic."""
-        return digest(Extension().answer(self.records), self.records.snapshot.digest, plain(self.settings))
+        return digest(Extension().answer(self.records), self.records.digest, plain(self.settings))
 
     @property
     def std(self) -> StandardDomain:

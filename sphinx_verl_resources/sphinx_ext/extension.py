@@ -109,7 +109,7 @@ def find_outdated(
     # Take the snapshot before other processes start, so that all of them use the same files.
     _ = domain.records
     if app.parallel > 1 and len(added | changed) > MANY_PAGES:
-        _ = domain.catalog  # otherwise each of these processes would load it
+        _ = domain.records.runs  # otherwise each of these processes would load them
     return sorted(domain.outdated() - removed)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from ..catalog.names import run_class
 from ..i18n import _, plural
+from ..records import run_class
 from ..views.blocks import verl_details
 from ..views.table import verl_rows
 from .assets import is_for_browsers

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import ChainMap
+from itertools import count
 
 from docutils import nodes
-
-from ..catalog.names import free_name
 
 #: Ids of size-class sections. The pattern must not match the id of a section called "Size matters".
 SIZE_ID = re.compile(r"size-\d+(-\d+)?b(-\d+)*")
@@ -18,7 +16,8 @@ _OWN_IDS = "verl_ids"
 def free_id(stem: str, node: nodes.Element, document: nodes.document) -> str:
     """Reserve ``stem`` for ``node``; if it is taken on the page, ``stem-2`` and so on."""
     own: dict[str, nodes.Element] = document.settings.env.temp_data.setdefault(_OWN_IDS, {})
-    found = free_name(stem, ChainMap(own, document.ids))
+    names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
+    found = next(name for name in names if name not in own and name not in document.ids)
     own[found] = document.ids[found] = node
     return found
 

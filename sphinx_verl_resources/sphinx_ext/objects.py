@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sphinx.domains import Index, IndexEntry
 
-from ..catalog.fields import natural
-from ..catalog.names import SIZES
+from ..fields import natural
 from ..i18n import N_, _
+from ..records import SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..catalog.catalog import Catalog
+    from ..dataset import Dataset
 
 #: The kinds of objects; ``:any:`` prefers them in this order.
 RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
@@ -39,7 +39,7 @@ class Target(NamedTuple):
 Objects = dict[str, dict[str, dict[str, Target]]]
 
 
-def canonical(catalog: Catalog, kind: str, name: str) -> str | None:
+def canonical(catalog: Dataset, kind: str, name: str) -> str | None:
     """Return the recorded name of an object, given any of its names; None if it is unknown."""
     if kind == RUN:
         return name if name in catalog.runs else None
@@ -52,7 +52,7 @@ def canonical(catalog: Catalog, kind: str, name: str) -> str | None:
     return model.hf_id if model else None
 
 
-def names(catalog: Catalog, kind: str) -> list[str]:
+def names(catalog: Dataset, kind: str) -> list[str]:
     """Return all names of the objects of a kind, for hints."""
     if kind == RUN:
         return list(catalog.runs)

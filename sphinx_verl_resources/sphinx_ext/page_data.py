@@ -9,18 +9,17 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import natural
-from ..catalog.names import SIZES, WORDS, family
-from ..catalog.selection import gpu_name
+from ..fields import natural
 from ..i18n import _, plural
+from ..records import SIZES, WORDS, family
 from ..views.runs import WORD_TEXTS
 from ..views.verdicts import as_title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..catalog.catalog import Catalog
-    from ..catalog.models.run import Run
+    from ..dataset import Dataset
+    from ..records import Run
 
 ELEMENT_ID = "verl-resources--page"
 #: The GPU of a run whose source does not state it, as the table shows it.
@@ -53,7 +52,7 @@ class Facet:
         return [[value, text, *self.names.get(value, ())] for value, text in self.values.items()]
 
 
-def page_data(catalog: Catalog, ids: Sequence[str]) -> dict[str, Any]:
+def page_data(catalog: Dataset, ids: Sequence[str]) -> dict[str, Any]:
     """Return the facets, the indexes of each run's values, and the texts."""
     runs = [catalog.runs[run_id] for run_id in ids]
     facets = _facets(catalog, runs)
@@ -71,9 +70,9 @@ def as_script(data: dict[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE)
 
 
-def _facets(catalog: Catalog, runs: Sequence[Run]) -> list[Facet]:
+def _facets(catalog: Dataset, runs: Sequence[Run]) -> list[Facet]:
     """Return the facets in the order of the controls."""
-    registered = [gpu_name(catalog, run) or UNNAMED_GPU for run in runs]
+    registered = [catalog.gpu_name(run) or UNNAMED_GPU for run in runs]
     shown: dict[str, str] = {}  # as in the tables; if there are several names, the first on the page
     for name, run in zip(registered, runs, strict=True):
         shown.setdefault(name, run.gpus.type or name)

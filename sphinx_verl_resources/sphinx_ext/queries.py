@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import __version__
-from ..catalog.dataset import Query, digest
-from ..catalog.fields import as_text, field_named, is_numeric
-from ..catalog.selection import ADD_IT
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, nearest, suggest_or
 from ..estimator.context import EstimatorContext
+from ..fields import as_text, field_named, is_numeric
 from ..i18n import N_
+from ..query import Query, digest
+from ..selection import FILTERS
 from . import objects
 
 if TYPE_CHECKING:
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from docutils import nodes
     from sphinx.domains.std import StandardDomain
 
-    from ..catalog.catalog import BrokenRun, Catalog
-    from ..catalog.dataset import DataPart
-    from ..catalog.files import Snapshot
-    from ..catalog.models.architecture import Architecture
-    from ..catalog.models.registries import Gpu
-    from ..catalog.models.run import Run
-    from ..catalog.selection import RunSelection
+    from ..dataset import BrokenRun, Dataset, Directory
+    from ..query import DataPart
+    from ..records import Run
+    from ..registries import Architecture, Gpu
+    from ..selection import RunSelection
     from .config import VerlConfig
 
 
@@ -42,13 +40,14 @@ class BuildData(EstimatorContext):
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        configured: Sequence[Directory],
+        missing: Location,
         settings: VerlConfig,
         words: str,
         shown: objects.Objects,
         std: StandardDomain,
     ) -> None:
-        super().__init__(snapshot)
+        super().__init__(configured, missing=missing)
         self.settings = settings
         self.words = words
         self.shown = shown
@@ -128,11 +127,11 @@ class Runs(Query[SelectedRuns]):
 
     def answer(self, data: BuildData) -> SelectedRuns:
         """Return the selected runs."""
-        from ..catalog.selection import gpu_name, select_broken, select_runs
+        from ..selection import select_broken, select_runs
 
-        runs = tuple(select_runs(data.catalog, self.selection))
-        gpus = tuple(gpu_name(data.catalog, run) for run in runs)
-        return SelectedRuns(runs, gpus, tuple(select_broken(data.catalog, self.selection)))
+        runs = tuple(select_runs(data, self.selection))
+        gpus = tuple(data.gpu_name(run) for run in runs)
+        return SelectedRuns(runs, gpus, tuple(select_broken(data, self.selection)))
 
     def fingerprint(self, answer: SelectedRuns) -> str:
         """Return a digest of the shown parts of each run, and of the GPU names in the filter."""
@@ -166,15 +165,15 @@ class KnownValue(Query["str | None"]):
 
     def answer(self, data: BuildData) -> str | None:
         """Return None for a known value, otherwise a hint with known ones."""
-        from ..catalog.selection import hint_if_unknown
+        from ..selection import hint_if_unknown
 
-        return hint_if_unknown(data.catalog, self.name, self.value)
+        return hint_if_unknown(data, self.name, self.value)
 
 
 #: Shown in place of a date if no run has one.
 NEVER = N_("never")
 #: Figures about all data, for use in prose instead of typed numbers.
-FIGURES: dict[str, Callable[[Catalog], str]] = {
+FIGURES: dict[str, Callable[[Dataset], str]] = {
     "last-updated": lambda catalog: catalog.last_updated or NEVER,
     "runs": lambda catalog: str(len(catalog.runs)),
     "runs-that-ran": lambda catalog: str(sum(run.word == "ran" for run in catalog.runs.values())),
@@ -191,7 +190,7 @@ class Figure(Query[str]):
 
     def answer(self, data: BuildData) -> str:
         """Return the figure as text."""
-        return FIGURES[self.name](data.catalog)
+        return FIGURES[self.name](data)
 
 
 @dataclass(frozen=True)
@@ -210,8 +209,8 @@ class ObjectName(Query["tuple[str | None, str | None]"]):
 
     def answer(self, data: BuildData) -> tuple[str | None, str | None]:
         """Return the recorded name and None; for an unknown object, None and the most similar name."""
-        recorded = objects.canonical(data.catalog, self.kind, self.name)
-        return recorded, None if recorded else nearest(self.name, objects.names(data.catalog, self.kind))
+        recorded = objects.canonical(data, self.kind, self.name)
+        return recorded, None if recorded else nearest(self.name, objects.names(data, self.kind))
 
     def place(self, data: BuildData, docname: str) -> object:
         """Return the page and the place that the link points to."""
@@ -236,11 +235,12 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
         Raises:
             NoAnswerError: names are unknown.
         """
-        registry = data.catalog.gpus if self.kind == objects.GPU else data.catalog.architectures
+        registry = data.gpus if self.kind == objects.GPU else data.architectures
         unknown = [self._unknown(name, registry.names) for name in self.names if registry.get(name) is None]
         if unknown:
             raise NoAnswerError(*unknown)
-        return registry.select(self.names)
+        found = [registry.get(name) for name in self.names] or [*registry]
+        return tuple({id(entry): entry for entry in found}.values())  # type: ignore[return-value]
 
     def fingerprint(self, answer: tuple[Gpu, ...] | tuple[Architecture, ...]) -> str:
         """Return a digest of the rows."""
@@ -252,7 +252,7 @@ class RegistryEntries(Query["tuple[Gpu, ...] | tuple[Architecture, ...]"]):
     def _unknown(self, name: str, known: Sequence[str]) -> Diagnostic:
         code = Code.unknown_gpu if self.kind == objects.GPU else Code.unknown_model
         message = f"unknown {objects.LABELS[self.kind]} {name!r}"
-        return Diagnostic(Location(""), code, message, suggest_or(name, known, ADD_IT[self.kind]))
+        return Diagnostic(Location(""), code, message, suggest_or(name, known, FILTERS[self.kind].remedy))
 
 
 @dataclass(frozen=True)

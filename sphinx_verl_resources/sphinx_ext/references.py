@@ -10,11 +10,11 @@ from sphinx import addnodes
 from sphinx.roles import XRefRole
 from sphinx.util.docutils import SphinxRole
 
-from ..catalog.links import is_address
-from ..catalog.names import sizes_hint
-from ..catalog.selection import ADD_IT
 from ..diagnostics import Code, NoAnswerError, Severity, did_you_mean, suggest_or
 from ..i18n import _
+from ..links import is_address
+from ..records import sizes_hint
+from ..selection import FILTERS
 from .domain import VerlDomain
 from .logs import log_at
 from .objects import GPU, KINDS, LABELS, MODEL, RUN, SIZE, canonical, names
@@ -153,7 +153,11 @@ def warn_missing(app: Sphinx, domain: Domain, node: pending_xref) -> bool | None
     elif kind == SIZE:
         message = f"unknown size class {name!r}; {sizes_hint(name)}"
     else:
-        hint = suggest_or(name, names(domain.catalog, kind), ADD_IT.get(kind, "record it, or fix the name"))
+        hint = suggest_or(
+            name,
+            names(domain.catalog, kind),
+            FILTERS[kind].remedy if kind in FILTERS else "record it, or fix the name",
+        )
         message = f"unknown {what} {name!r}; {hint}"
     log_at(_place(node), Code.reference, f"verl:{kind}: {message}", app.config, Severity.WARNING)
     return True

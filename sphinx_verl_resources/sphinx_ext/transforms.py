@@ -171,7 +171,7 @@ class RenderRuns(JoinedPages):
         from ..views.runs import notes_list, runs_rows
 
         domain = VerlDomain.of(self.env)
-        recorded = domain.catalog.runs
+        recorded = domain.records.runs
         # The EPUB builder looks for links among the nodes, to write their addresses below the text.
         without_nodes = self.writes_html and not ForEpub(self.document).is_supported()
         table = node.parent

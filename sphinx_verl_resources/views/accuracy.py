@@ -15,8 +15,8 @@ from .verdicts import short
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..catalog.models.case import Case
     from ..estimator.backtest import Score
+    from ..estimator.case_records import Case
 
 #: The outcomes of cases without a compared figure.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.fields import as_text
+from ..fields import as_text
 from ..i18n import _
 from ..settings.writing import LAUNCHER, nested_yaml, overrides
 from ..units import GB, gb, gb_number, short_number
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ..analysis.analysis import Outcome
-    from ..catalog.models.analysis import Assumptions, Command, Metric, Priority, TradeOff
-    from ..catalog.models.registries import ConfigKey
+    from ..analysis_records import Assumptions, Command, Metric, Priority, TradeOff
+    from ..registries import ConfigKey
     from .remarks import Marks
 
 CONFIG_CLASS = "verl-config"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..analysis.analysis import PER_GPU
-from ..catalog.names import TOTAL
+from ..analysis_records import TOTAL
 from ..i18n import N_, _, plural
 from ..units import GB, gb, gb_number, gib_number, share, short_number, signed
 from .blocks import component_formula, formula_item, formula_items, legend, listed, sum_formula

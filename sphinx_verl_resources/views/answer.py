@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..catalog.names import WORDS
 from ..i18n import N_, _, plural
+from ..records import WORDS
 from .blocks import between_commas, in_a_row, titled_item
 from .runs import WORD_TEXTS, run_title
 from .verdicts import as_title

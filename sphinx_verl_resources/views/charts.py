@@ -36,9 +36,9 @@ from .drawing import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
+    from ..records import Measured
 
 #: Only the first counter is comparable with the bars.
 _COUNTERS = {

@@ -6,8 +6,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from ..answer.command import as_arguments
-from ..catalog.fields import HOST_MEMORY, PEAK_ALLOCATED
 from ..estimator.phases import LABELS
+from ..intake.log_facts import HOST_MEMORY, PEAK_ALLOCATED
 from ..intake.remedies import size_in
 from ..units import gib, gib_number
 from .plain_text import components_text, phases_text

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from ..answer.answer import Answer
     from ..breakdown import Breakdown
-    from ..catalog.models.run import Measured
     from ..estimator.estimate import Estimate
+    from ..records import Measured
 
 ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 from tabulate import tabulate
 
-from ..catalog.fields import as_text, every_field, field_named
+from ..fields import as_text, every_field, field_named
 from ..i18n import N_, _
 from .blocks import titled
 from .file_names import CSV, DOWNLOAD_CLASS, JSON
@@ -22,9 +22,8 @@ from .runs import COMPUTED, run_cells
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..catalog.links import Links
-    from ..catalog.models.base import Record
-    from ..catalog.models.run import Run
+    from ..links import Links
+    from ..records import Record, Run
     from .table import Cell
 
 #: The formats made by tabulate, with its names for them.

@@ -14,8 +14,8 @@ from .verdicts import of_mean, reason, short, title
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..catalog.names import Verdict
     from ..estimator.estimate import Estimate
+    from ..estimator.names import Verdict
     from ..estimator.phases import Phase
 
 _ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Phase | Largest saving, GiB"

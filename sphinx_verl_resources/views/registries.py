@@ -13,8 +13,7 @@ from .table import PATH_CLASS, Cell, column_table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..catalog.models.architecture import Architecture
-    from ..catalog.models.registries import Gpu
+    from ..registries import Architecture, Gpu
 
 #: Address of a model on Hugging Face.
 CHECKPOINTS = "https://huggingface.co/{}"

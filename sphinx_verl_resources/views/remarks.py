@@ -16,8 +16,8 @@ from .blocks import notes_title, numbered_notes, recorded
 from .table import BEFORE_MARK
 
 if TYPE_CHECKING:
-    from ..catalog.links import Links
-    from ..catalog.models.analysis import Remark, Source, VerlState
+    from ..analysis_records import Remark, Source, VerlState
+    from ..links import Links
     from .table import verl_marks
 
 #: A function that returns the names of the remarks about a subject.

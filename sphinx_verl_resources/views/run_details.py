@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..answer.command import SEPARATOR, launcher
-from ..catalog.fields import every_field
 from ..estimator.recorded import figures, has_own_rollout_gpus, version_of_run
+from ..fields import every_field
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number
 from .answer import evidence_items
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..answer.answer import Answer
-    from ..catalog.links import Links
-    from ..catalog.models.run import Run
     from ..estimator.estimate import Estimate
+    from ..links import Links
+    from ..records import Run
     from .runs import Piece, PlacedNote
 
 LIST_CLASS = "verl-facts"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..catalog.fields import field_named, is_numeric
-from ..catalog.names import run_class
+from ..fields import field_named, is_numeric
 from ..i18n import N_, _
+from ..records import run_class
 from ..units import crossed
 from .blocks import between_commas, fill, numbered_notes
 from .table import PATH_CLASS, Cell, table_group
@@ -18,10 +18,9 @@ from .table import PATH_CLASS, Cell, table_group
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ..catalog.fields import Field
-    from ..catalog.links import Links
-    from ..catalog.models.run import Evidence, Note, Run
-    from ..catalog.names import Word
+    from ..fields import Field
+    from ..links import Links
+    from ..records import Evidence, Note, Run, Word
 
     #: A text, and the address of its link or None.
     Piece = tuple[str, str | None]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..answer.layouts import Layout
-    from ..catalog.names import Verdict
     from ..estimator.estimate import Estimate
+    from ..estimator.names import Verdict
 
 MARK_CLASS = "verl-verdict"
 LABELS: Mapping[str, str] = {

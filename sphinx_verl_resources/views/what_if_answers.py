@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..answer.command import SEPARATOR
-from ..catalog.names import VERDICTS
+from ..estimator.names import VERDICTS
 from ..estimator.phases import LABELS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..answer.grid import Axes, GridCells
-    from ..catalog.names import Verdict
+    from ..estimator.names import Verdict
 
     Fields = Sequence[Mapping[str, Any]]
     Answers = Mapping[str, Any]

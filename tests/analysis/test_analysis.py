@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.analysis.analysis import analyse, find_shape
-from sphinx_verl_resources.catalog.names import SIZES
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.records import SIZES
 from sphinx_verl_resources.views.analysis import summary_rows, waterfall_rows
 from sphinx_verl_resources.views.remarks import no_marks
 

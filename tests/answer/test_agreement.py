@@ -22,19 +22,19 @@ from sphinx_verl_resources.answer.grid import Axes, compute_grid
 from sphinx_verl_resources.answer.queries import FewestGpus
 from sphinx_verl_resources.answer.question import USUAL_RANK, Question
 from sphinx_verl_resources.answer.sizes import size_models
-from sphinx_verl_resources.catalog.names import WORDS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.cli.main import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.export import gib_value
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.records import WORDS
 from sphinx_verl_resources.settings.read import read_script
 from sphinx_verl_resources.views.runs import run_title
 from sphinx_verl_resources.views.verdicts import title
 from sphinx_verl_resources.views.what_if_answers import answers_of, fields_of, first_answer, shared_data
 
 DATA = read_data([])
-MODELS = sorted({run.model for run in DATA.catalog.runs.values()} | {"meta-llama/Llama-3.1-8B-Instruct"})
+MODELS = sorted({run.model for run in DATA.runs.values()} | {"meta-llama/Llama-3.1-8B-Instruct"})
 GPUS = sorted(gpu.name for gpu in DATA.gpus)
 
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -188,7 +188,7 @@ def test_the_form_has_the_answer_of_the_command_line(question, other):
     answered(question)
     axes = Axes((question.gpus,), (other, question.gpu), (question.response,), (question.lora,))
     cells = compute_grid(question.model, axes, {}, DATA)
-    runs = {run: (run_title(DATA.catalog.runs[run]), "") for run, *_how in cells.runs}
+    runs = {run: (run_title(DATA.runs[run]), "") for run, *_how in cells.runs}
     fields = [{**field, "first": len(field["values"]) - 1} for field in fields_of([question.model], axes)]
     form = first_answer(fields, shared_data([""], cells), answers_of(cells, runs))
     options = [f"--response={question.response}", f"--lora={question.lora}"][: 2 if question.lora else 1]

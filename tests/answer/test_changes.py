@@ -212,7 +212,7 @@ def keeps_its_promise(request):
 
 def test_what_is_told_of_recorded_runs_is_so():
     seen = 0
-    for run in DATA.catalog.runs.values():
+    for run in DATA.runs.values():
         if run.settings:
             request = request_of_run(run, REGISTRIES)
             keeps_its_promise(request)

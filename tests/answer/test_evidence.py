@@ -19,7 +19,7 @@ H800 = "qwen2-7b-grpo-2xh800"
 #: The recorded runs that ran or were reported, on GPUs with known memory, with their needs.
 THAT_RAN = {
     run.id: (run, needs)
-    for run, needs in needs_of_runs(DATA.catalog, DATA.registries)
+    for run, needs in needs_of_runs(DATA, DATA.registries)
     if run.was_seen_to_run and needs.memory_gb
 }
 
@@ -31,7 +31,7 @@ def data():
 
 def runs(data, model, gpus, gpu, **asked):
     request = request_of(Question(model, gpus, gpu, **asked))
-    return runs_for(needs_of(request, data.catalog, data.registries), data)
+    return runs_for(needs_of(request, data, data.registries), data)
 
 
 def bearing(*asked, **more):
@@ -108,7 +108,7 @@ def test_rollout_on_gpus_of_its_own_and_weights_of_one_byte_count_for_nothing_el
 
 
 def test_a_run_without_the_memory_of_its_gpus_counts_for_nothing(data):
-    unnamed = {run.id for run in data.catalog.runs.values() if not run.gpus.type and not run.gpus.memory_gb}
+    unnamed = {run.id for run in data.runs.values() if not run.gpus.type and not run.gpus.memory_gb}
     assert "deepseek-v3-grpo-128-gpus" in unnamed
     assert not unnamed & set(bearing(data, "deepseek-ai/DeepSeek-V3", 1024, "B300"))
     assert "qwen2-5-72b-grpo-lora-8-gpus" in bearing(data, "Qwen/Qwen2.5-72B", 8, "A100", lora=32)
@@ -127,7 +127,7 @@ def test_a_mean_response_says_that_responses_were_longer(data):
 
 def test_every_run_with_known_memory_bears_on_its_own_question(data):
     """A run's needs are compared with themselves."""
-    known = [needs for _, needs in needs_of_runs(data.catalog, data.registries) if needs.memory_gb]
+    known = [needs for _, needs in needs_of_runs(data, data.registries) if needs.memory_gb]
     assert len(known) > 40
     assert all(needs.bears_on(needs) for needs in known)
 
@@ -167,13 +167,13 @@ def test_its_own_settings_are_not_contradicted_either(data, run_id):
 
 @pytest.mark.parametrize("run_id", [run_id for run_id, (run, _) in THAT_RAN.items() if run.settings])
 def test_nor_is_the_run_where_it_is_shown(data, run_id):
-    found = answer_run(data.catalog.runs[run_id], data)
+    found = answer_run(data.runs[run_id], data)
     assert found.verdict != "does-not-fit"
     assert found.evidence[0].id == run_id
 
 
 def test_a_run_says_nothing_about_settings_that_take_more_than_its_own(data):
-    run = data.catalog.runs[H800]
+    run = data.runs[H800]
     own = request_of_run(run, data.registries)
     kept = {f"actor_rollout_ref.actor.fsdp_config.{part}_offload": False for part in ("param", "optimizer")}
     budget = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "data.max_response_length": 1024}

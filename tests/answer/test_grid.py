@@ -11,8 +11,8 @@ from sphinx_verl_resources.answer.command import SEPARATOR, command_of
 from sphinx_verl_resources.answer.grid import CHOSEN, Axes, compute_grid
 from sphinx_verl_resources.answer.queries import FewestGpus
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.names import VERDICTS
 from sphinx_verl_resources.units import gib_number
 
 DATA = read_data([])

@@ -7,12 +7,12 @@ from sphinx_verl_resources.answer.sizes import used_models
 from sphinx_verl_resources.cli.data import read_data
 
 DATA = read_data([])
-RUNS = DATA.catalog.runs
+RUNS = DATA.runs
 
 
 def test_models_that_are_used_come_once_each_and_the_smallest_first():
     def figures(model):
-        return figures_of(DATA.catalog, DATA.registries, model)
+        return figures_of(DATA, DATA.registries, model)
 
     found = used_models(DATA)
     sizes = [DATA.registries.known_shape(model).parameters for model in found]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.catalog.links import Links
 from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.links import Links
 from sphinx_verl_resources.units import gib_number
 from sphinx_verl_resources.views.answer import NO_RUN, measured_text
 from sphinx_verl_resources.views.runs import title_and_batch

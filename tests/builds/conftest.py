@@ -45,7 +45,7 @@ def estimated(data):
 
     def of_run_a():
         facts = read_data([str(data.path)]).registries
-        run = read_data([str(data.path)]).catalog.runs["a"]
+        run = read_data([str(data.path)]).runs["a"]
         return estimate_run(run, facts)
 
     return of_run_a

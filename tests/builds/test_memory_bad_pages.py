@@ -7,9 +7,8 @@ import shutil
 import pytest
 
 from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.catalog.dataset import Dataset
-from sphinx_verl_resources.catalog.files import Directory, configured_directory, take_snapshot
-from sphinx_verl_resources.diagnostics import Location, NoAnswerError
+from sphinx_verl_resources.dataset import Dataset, Directory, configured_directory
+from sphinx_verl_resources.diagnostics import NoAnswerError
 
 SIZES = "3B, 8B, 32B, 0.5B, 1.5B, 7B, 14B, 70B, 122B, 235B, 405B, 671B"
 STEPS = "fsdp, gradient-checkpointing, activation-offload, dynamic-batching"
@@ -134,9 +133,9 @@ def test_an_assumption_that_nobody_makes(own, data, root):
     shutil.copytree(root / "data", own.path / "bundled")
     (own.path / "bundled" / "analysis.yaml").unlink()
     directories = [configured_directory("data", data.path.parent)]
-    snapshot = take_snapshot(Directory(own.path / "bundled", "x"), directories, Location("conf.py"))
-    analysis = Dataset(snapshot).analysis
-    (problem,) = analysis.diagnostics
+    loaded = Dataset(directories, bundled=Directory(own.path / "bundled", "x"))
+    analysis = loaded.analysis
+    (problem,) = loaded.diagnostics
     assert str(problem).startswith("data/analysis.yaml:6:3: ERROR: no file sets 'assumptions.ffn_ratio'")
     with pytest.raises(NoAnswerError, match="an assumption is missing"):
         analyse(analysis, "3B")

@@ -90,7 +90,7 @@ def test_no_figure_is_typed(root):
 def test_what_the_prose_says():
     """Sentences of the page with typed numbers."""
     records = read_data([])
-    catalog, analysis = records.catalog, records.analysis
+    catalog, analysis = records, records.analysis
     for name in ("3B", "8B", "32B"):
         saved = {step.name: step.saved for step in analyse(analysis, name).steps}
         assert min(saved, key=saved.get) == "activation-offload" == list(analysis.priorities)[1]

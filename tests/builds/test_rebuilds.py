@@ -138,18 +138,18 @@ def test_a_page_that_asks_for_more_brings_more_problems(pages, data):
 
 
 def test_loaded_once_however_many_directives(own, data, monkeypatch):
-    from sphinx_verl_resources.catalog import catalog
+    from sphinx_verl_resources.dataset import Dataset
 
     calls = []
-    real = catalog.load_catalog
-    monkeypatch.setattr(catalog, "load_catalog", lambda *args: calls.append(1) or real(*args))
+    real = Dataset._read_run
+    monkeypatch.setattr(Dataset, "_read_run", lambda *args: calls.append(1) or real(*args))
     data.run("a")
     own.page(".. verl-runs:: 7B\n\n" * 5 + ":verl:data:`runs`").page(".. verl-runs:: 3B", "b.rst").build()
     assert calls == [1]
 
 
 def test_a_build_without_changes_does_not_load_the_data(pages, monkeypatch):
-    from sphinx_verl_resources.catalog import catalog
+    from sphinx_verl_resources.dataset import Dataset
 
-    monkeypatch.setattr(catalog, "load_catalog", lambda *args: pytest.fail("loaded"))
+    monkeypatch.setattr(Dataset, "runs", property(lambda self: pytest.fail("loaded")))
     assert pages.build().read == set()

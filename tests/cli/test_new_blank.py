@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 import yaml
 
-from sphinx_verl_resources.catalog.fields import every_field
-from sphinx_verl_resources.catalog.models.run import Run
 from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.fields import every_field
+from sphinx_verl_resources.records import Run
 
 ANSWERS = {
     "size": "7B", "tag": "MIN", "model": "Qwen/Qwen2.5-7B-Instruct", "task": "GRPO", "count": "8", "type": "H100",

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sphinx_verl_resources.catalog.files import bundled_directory
-from sphinx_verl_resources.catalog.names import CASE_GROUPS, FSDP, FSDP_TODAY, MEGATRON, TRAINING
 from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.dataset import bundled_directory
 from sphinx_verl_resources.estimator import logits
+from sphinx_verl_resources.estimator.accuracy_records import CASE_GROUPS, FSDP, FSDP_TODAY, MEGATRON, TRAINING
 from sphinx_verl_resources.estimator.backtest import score
 from sphinx_verl_resources.estimator.constants import LOGITS_IN_LOGS
 from sphinx_verl_resources.estimator.estimate import widening_of

@@ -39,7 +39,7 @@ def read_with(**changes):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_shapes_are_those_of_the_registry(name):
-    entry = read_data([]).catalog.architectures.get(name)
+    entry = read_data([]).architectures.get(name)
     architecture, problems = read(CONFIGS[name])
     assert problems == []
     assert architecture.model_dump(exclude=ABOUT) == entry.model_dump(exclude=ABOUT)

@@ -35,7 +35,7 @@ def test_the_two_lists_of_keys_agree(registries):
 
 def test_no_recorded_run_or_case_has_a_key_that_verl_does_not(registries):
     data = read_data([])
-    settings = [run.settings for run in data.catalog.runs.values()]
+    settings = [run.settings for run in data.runs.values()]
     settings += [entry.case.config or {} for entry in data.cases.entries if entry.case.framework == "verl"]
     found = [problem for config in settings for problem in settings_problems(config, CURRENT, registries)]
     assert len(settings) > 100

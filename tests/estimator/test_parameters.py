@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.models.architecture import LinearAttention, Moe
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.engine import kv_cache_bytes_per_token
 from sphinx_verl_resources.estimator.parameters import (
@@ -17,8 +16,9 @@ from sphinx_verl_resources.estimator.parameters import (
     vision_parameters,
 )
 from sphinx_verl_resources.estimator.shape import lora_parameters, target_names, unknown_targets
+from sphinx_verl_resources.registries import LinearAttention, Moe
 
-ARCHITECTURES = read_data([]).catalog.architectures
+ARCHITECTURES = read_data([]).architectures
 ENTRIES = pytest.mark.parametrize("entry", list(ARCHITECTURES), ids=lambda entry: entry.name)
 
 

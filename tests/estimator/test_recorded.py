@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.catalog.models.case import Case
+from sphinx_verl_resources.estimator.case_records import Case
 from sphinx_verl_resources.estimator.recorded import estimate_case, request_of_case
 from sphinx_verl_resources.estimator.versions import CURRENT, OBSERVED
 

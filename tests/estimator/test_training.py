@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.breakdown import Category
-from sphinx_verl_resources.catalog.models.case import Case
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code, NoAnswerError
+from sphinx_verl_resources.estimator.case_records import Case
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 from training import estimate_any
@@ -187,7 +187,7 @@ def test_numbers_that_nothing_stands_in_for(changes, key):
 
 def test_unknown_models():
     with pytest.raises(NoAnswerError) as caught:
-        run(model="meta-llama/Meta-Llama-3-8b-")
+        run(model="meta-llama/Meta-Llama-3-8c")
     assert caught.value.diagnostics[0].code is Code.unknown_model
 
 

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.run_text import TODO, run_text
-from sphinx_verl_resources.catalog.yaml_data import read_yaml
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Code
 from sphinx_verl_resources.git import GitError, committed
@@ -19,9 +17,11 @@ from sphinx_verl_resources.intake.draft import draft_run
 from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.intake.log_lines import blocks_of
 from sphinx_verl_resources.intake.recorded_names import recorded_gpu, recorded_models
+from sphinx_verl_resources.intake.run_text import TODO, run_text
 from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
 from sphinx_verl_resources.intake.tasks import LOSS, task_of
 from sphinx_verl_resources.settings.read import read_script
+from sphinx_verl_resources.strict_yaml import read_yaml
 
 TASK_REWARDS = "distillation.distillation_loss.use_task_rewards"
 TODAY = date(2026, 11, 22)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sphinx_verl_resources.catalog.run_text import TODO
 from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.intake.run_text import TODO
 
 HERE = Path(__file__).parent
 EXPECTED = yaml.safe_load((HERE / "scripts.yaml").read_text("utf-8"))

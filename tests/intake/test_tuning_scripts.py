@@ -107,7 +107,7 @@ def test_settings_read_are_those_recorded(described, style, tmp_path, monkeypatc
 
 def test_recorded_runs_have_the_settings_of_their_scripts(described):
     scripts = {fact["script"]: fact["set"] for fact in described}
-    runs = read_data([]).catalog.runs.values()
+    runs = read_data([]).runs.values()
     tested = [run for run in runs if run.kind == "tested" and run.script and run.script.path in scripts]
     assert len(tested) == 12
     for run in tested:

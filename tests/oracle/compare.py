@@ -82,7 +82,7 @@ class Oracle:
     def __init__(self) -> None:
         self.traces = load_traces()
         self._data = read_data([HERE])
-        self._architectures = {entry.name: entry for entry in self._data.catalog.architectures}
+        self._architectures = {entry.name: entry for entry in self._data.architectures}
 
     def compare(self) -> list[Compared]:
         """Compare every traced size."""

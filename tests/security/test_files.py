@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from sphinx_verl_resources.catalog import yaml_data
-from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES, MAX_ITEMS, MAX_PROBLEMS
 from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.strict_yaml import MAX_BYTES
 
 SECRET = "root-secret: 1\n"
 
@@ -42,8 +41,8 @@ def test_a_link_that_leads_out_is_not_followed(data, outside, name, target):
     place.symlink_to(outside / target)
     problems = data.problems()
     assert problems == [
-        f"data/{name}:1:1: ERROR: the link points outside the data directory and was not followed; replace the link "
-        "with the file itself [verl.file_unreadable]"
+        f"data/{name}:1:1: ERROR: cannot be read: the link points outside the data directory and was not followed; "
+        "check it, or delete it [verl.file_unreadable]"
     ]
 
 
@@ -88,8 +87,6 @@ def test_pipes_and_folders_are_not_opened(data):
     [
         ("#" * (MAX_BYTES + 1), "the file is larger than 1 MiB and was not read"),
         ("a: " + "[" * 100_000, "too many nested lists or mappings"),
-        ("a: [" + "x, " * (MAX_ITEMS + 2) + "]", "a list or mapping of more than 5,000 items is not read"),
-        ("".join(f"k{i}: x\n" for i in range(MAX_ITEMS + 2)), "a list or mapping of more than 5,000 items"),
     ],
 )
 @pytest.mark.parametrize("name", ["runs/a.yaml", "gpus.yaml", "cases/a.yaml"])
@@ -100,9 +97,3 @@ def test_one_file(data, name, text, message, monkeypatch, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"data/{name}:")
     assert f"ERROR: {message}" in line
-
-
-def test_only_so_many_problems_of_a_file():
-    document = yaml_data.read_yaml(b'- "\\u202e"\n' * 4000)
-    assert len(document.problems) == MAX_PROBLEMS
-    assert set(document.data) == {r"\u202e"}

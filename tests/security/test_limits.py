@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sphinx_verl_resources.cli import main
 from sphinx_verl_resources.diagnostics import nearest
 from sphinx_verl_resources.intake import log as log_module
-from sphinx_verl_resources.lint import data_rules
 
 GPU = "- name: G{}\n  vendor: nvidia\n  memory_gb: 80\n  memory_mib: 81559\n  kind: reading\n"
 CASE = "- {{id: a{}, model: m, outcom: fits}}\n"
@@ -66,69 +62,6 @@ def test_a_hint_compares_few_names_letter_by_letter(monkeypatch):
     many = [f"alias {index}" for index in range(5_001)]
     assert (nearest("alais 7", many[1:]), nearest("alais 7", many)) == ("alias 7", None)
     assert 0 < len(compared) <= 40
-
-
-NAMES = st.sampled_from(["A", "B", None])
-GPUS = st.tuples(NAMES, st.integers(1, 4), st.sampled_from([None, 40, 80]))
-
-
-def _context(rows):
-    runs = [
-        SimpleNamespace(
-            tag=tag, model="m", task="t", id=str(index), train="fsdp", infer=None, settings={},
-            gpus=SimpleNamespace(type=gpu, count=count, memory_gb=memory, nodes=None),
-            script=script and SimpleNamespace(path=script),
-            versions=SimpleNamespace(verl=verl, torch=torch) if verl or torch else None,
-        )
-        for index, (tag, (gpu, count, memory), (script, verl, torch)) in enumerate(rows)
-    ]  # fmt: skip
-    known = {"A": SimpleNamespace(name="A", memory_gb=80)}
-    catalog = SimpleNamespace(gpu_of=lambda run: known.get(run.gpus.type))
-    source = SimpleNamespace(value_place=lambda *loc: None)
-    return SimpleNamespace(runs=[SimpleNamespace(run=run, source=source) for run in runs], catalog=catalog)
-
-
-def _found(rule, context):
-    return [problem.message for problem in rule.find(context)]
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["MIN", "RECOMMENDED"]), GPUS, st.just((None, None, None))), max_size=8
-    )
-)
-def test_a_run_is_compared_with_the_smallest_as_with_all(rows):
-    context = _context(rows)
-    runs = [entry.run for entry in context.runs]
-    least = [run for run in runs if run.tag == "MIN"]
-    below = [
-        run
-        for run in runs
-        if run.tag != "MIN" and least and all(data_rules._takes_less(run, other, context) for other in least)
-    ]
-    assert len(_found(data_rules.recommended_below_min, context)) == len(below)
-
-
-def _differ(one, other):
-    pairs = [(one.script and one.script.path, other.script and other.script.path)]
-    if one.versions and other.versions:
-        pairs += [(one.versions.verl, other.versions.verl), (one.versions.torch, other.versions.torch)]
-    return any(first and second and first != second for first, second in pairs)
-
-
-@given(
-    st.lists(st.tuples(st.just("MIN"), st.just(("A", 1, None)), st.tuples(NAMES, NAMES, NAMES)), max_size=8)
-)
-def test_a_run_is_found_among_those_like_it_as_by_comparing_all(rows):
-    context = _context(rows)
-    runs = [entry.run for entry in context.runs]
-    first = (
-        next((other.id for other in runs[:index] if not _differ(run, other)), None)
-        for index, run in enumerate(runs)
-    )
-    same = "model, GPUs, task, backend, engine and settings"
-    wanted = [f"the run is the same as {other!r}: {same}" for other in first if other is not None]
-    assert _found(data_rules.duplicate_run, context) == wanted
 
 
 def test_a_configuration_goes_on_between_lines_of_others():

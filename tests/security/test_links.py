@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sphinx_verl_resources.catalog.links import is_address, template_problem
+from sphinx_verl_resources.links import is_address, template_problem
 
 ADDRESSES = [
     "javascript:alert(1)",

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.catalog.yaml_data import MAX_BYTES
 from sphinx_verl_resources.settings.read import MAX_LENGTH, read_settings
+from sphinx_verl_resources.strict_yaml import MAX_BYTES
 
 #: Functions that run code or create objects from input.
 BANNED = {
@@ -21,7 +21,11 @@ ALLOWED = {"re.compile", "json.loads"}
 #: The only program that is started, without a shell.
 STARTS = ("git.py", "subprocess")
 #: The directives and commands of the package, imported from a folder by names in the source.
-IMPORTS = {("sphinx_ext/directives/__init__.py", "import_module"), ("cli/main.py", "import_module")}
+IMPORTS = {
+    ("sphinx_ext/directives/__init__.py", "import_module"),
+    ("cli/main.py", "import_module"),
+    ("cli/data.py", "import_module"),
+}
 
 
 def test_nothing_in_the_package_can_run_what_it_reads(root):

@@ -7,8 +7,7 @@ import shlex
 
 import pytest
 
-from sphinx_verl_resources.catalog.dataset import Dataset
-from sphinx_verl_resources.catalog.files import bundled_directory, take_snapshot
+from sphinx_verl_resources.dataset import Dataset
 from sphinx_verl_resources.diagnostics import Location, Severity
 from sphinx_verl_resources.settings.overrides import read_overrides
 from sphinx_verl_resources.settings.read import read_script, read_settings
@@ -291,7 +290,7 @@ def test_nothing_of_the_environment_is_read(monkeypatch):
 
 @pytest.fixture(scope="module")
 def recorded():
-    catalog = Dataset(take_snapshot(bundled_directory(), [], Location("conf.py"))).catalog
+    catalog = Dataset([], missing=Location("conf.py"))
     return [dict(run.settings) for run in catalog.runs.values() if run.settings]
 
 

@@ -12,7 +12,7 @@ from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.views.answer import evidence_items, trust_text
 
 DATA = read_data([])
-RUNS = DATA.catalog.runs
+RUNS = DATA.runs
 RAN = "qwen2-7b-grpo-2xh800"
 
 

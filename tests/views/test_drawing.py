@@ -9,11 +9,11 @@ from bs4 import BeautifulSoup
 
 from sphinx_verl_resources.analysis.analysis import Bar
 from sphinx_verl_resources.breakdown import Category
-from sphinx_verl_resources.catalog.models.run import Measured
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.records import Measured
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.analysis import waterfall_chart
 from sphinx_verl_resources.views.charts import phase_chart
@@ -77,7 +77,7 @@ def check(chart) -> BeautifulSoup:
 
 def test_drawings_are_small_for_every_run():
     drawn = 0
-    for run in read_data([]).catalog.runs.values():
+    for run in read_data([]).runs.values():
         if run.settings:
             request = request_of_run(run, FACTS)
             check(phase_chart(estimate(request, FACTS), run.short_name, run.measured))

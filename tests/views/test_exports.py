@@ -11,9 +11,9 @@ from docutils.core import publish_doctree
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.catalog.links import Links
-from sphinx_verl_resources.catalog.models.run import Run
-from sphinx_verl_resources.catalog.yaml_data import FORBIDDEN
+from sphinx_verl_resources.diagnostics import FORBIDDEN
+from sphinx_verl_resources.links import Links
+from sphinx_verl_resources.records import Run
 from sphinx_verl_resources.views.exports import runs_text
 
 COLUMN = "settings.data.x"

@@ -9,10 +9,10 @@ import pytest
 from sphinx_verl_resources.answer.answer import Answer
 from sphinx_verl_resources.answer.layouts import Layout
 from sphinx_verl_resources.answer.search import Tried
-from sphinx_verl_resources.catalog.names import VERDICTS
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.estimate import Estimate, estimate
 from sphinx_verl_resources.estimator.export import result_of
+from sphinx_verl_resources.estimator.names import VERDICTS
 from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
@@ -29,7 +29,7 @@ def about(found: Estimate) -> Answer:
     return Answer(found.request, DATA, Tried((Layout(found.request, found),)), (), None)
 
 
-RUNS = [run for run in DATA.catalog.runs.values() if run.settings]
+RUNS = [run for run in DATA.runs.values() if run.settings]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docutils import nodes
 
-from ...catalog.names import CASE_GROUPS, TRAINING
+from ...estimator.accuracy_records import CASE_GROUPS, TRAINING
 from ...i18n import _, plural
 from .base import ABOUT_TABLE, VerlDirective
 from .options import Option, choices, listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...catalog.names import REQUIREMENTS
+from ...analysis_records import REQUIREMENTS
 from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, did_you_mean
 from ...i18n import _
 from .base import ABOUT_TABLE

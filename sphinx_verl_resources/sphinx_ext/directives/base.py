@@ -22,7 +22,7 @@ from .options import AnyOption, Option
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...catalog.dataset import Answer, DataPart, Query
+    from ...query import Answer, DataPart, Query
     from ...views.drawing import Drawing
 
 #: Options of every directive that makes a table.

@@ -7,7 +7,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ...catalog import selection
+from ... import selection
 from ...diagnostics import Location, NoAnswerError
 from ...i18n import N_, _
 from ..domain import VerlDomain
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from docutils import nodes
 
-    from ...catalog.dataset import Answer, Query
     from ...diagnostics import Diagnostic
+    from ...query import Answer, Query
 
     Settings = tuple[tuple[str, Any], ...]
 

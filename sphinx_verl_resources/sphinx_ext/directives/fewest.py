@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ...catalog.names import DEFAULT_TASK
-from ...catalog.selection import sizes
 from ...i18n import _
+from ...records import DEFAULT_TASK
+from ...selection import sizes
 from ..references import row_link
 from .base import ABOUT_TABLE
 from .computed import SettingsDirective

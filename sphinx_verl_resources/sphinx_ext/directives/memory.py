@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...catalog.names import LIMITS
+from ...analysis_records import LIMITS
 from ...diagnostics import Code, NoAnswerError
 from ...i18n import _
 from ..references import row_link
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ...analysis.analysis import Outcome
-    from ...catalog.models.run import Measured
     from ...estimator.queries import EstimateQuery
     from ...estimator.versions import Version
+    from ...records import Measured
 
 
 #: Options of every table of the analysis; the first three have the names in ``LIMITS``.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from docutils.parsers.rst import directives
 
-from ...catalog.selection import each_once, whole_number, words
 from ...diagnostics import NoAnswerError, nearest
+from ...selection import each_once, whole_number, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

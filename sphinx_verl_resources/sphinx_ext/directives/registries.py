@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from docutils import nodes
 
 from ... import __version__
-from ...catalog.selection import phrases
 from ...diagnostics import NoAnswerError
+from ...selection import phrases
 from ...views.registries import gpu_rows, model_rows
 from ..domain import VerlDomain
 from ..objects import GPU, MODEL, Target

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 from sphinx import addnodes
 
-from ...catalog import selection
-from ...catalog.names import PAGE_COLUMNS, WORDS, row_id, run_class, size_slug
-from ...catalog.selection import RunSelection
+from ... import selection
 from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, printable
 from ...i18n import N_, _
+from ...records import PAGE_COLUMNS, WORDS, row_id, run_class, size_slug
+from ...selection import RunSelection
 from ...views.blocks import fill, listed
 from ...views.runs import COMPUTED, run_about, run_title, templates_used
 from ...views.table import one_cell
@@ -28,9 +28,9 @@ from .options import Option
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ...catalog.catalog import BrokenRun
-    from ...catalog.models.run import Run
+    from ...dataset import BrokenRun
     from ...estimator.estimate import Estimate
+    from ...records import Run
     from ...views.blocks import verl_details
 
 
@@ -60,7 +60,7 @@ _WITH_CAPTION = {
 OPTIONS = (
     *(
         Option(name, f"Only runs {meaning}.", f"one or more, separated by commas, such as ``{example}``")
-        for name, (meaning, example) in selection.FILTERS.items()
+        for name, (meaning, example, *_rest) in selection.FILTERS.items()
     ),
     Option(
         "columns",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...catalog.names import FORM_COUNTS, FORM_GPUS, FORM_RESPONSES, LIMITS, MOST_GPUS
-from ...catalog.selection import names, phrases
+from ...analysis_records import LIMITS
 from ...diagnostics import Code, Diagnostic
 from ...i18n import N_, _
+from ...records import MOST_GPUS
+from ...selection import names, phrases
 from ..domain import VerlDomain
 from ..objects import GPU, MODEL
 from ..queries import ConfigValue
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     from ...answer.grid import Axes
     from .computed import Settings
 
+#: The choices in the form of ``verl-what-if``: GPUs of recorded runs and other common GPUs, numbers of GPUs,
+#: and response lengths in tokens.
+FORM_GPUS = (
+    "RTX-4090", "RTX-5090", "A100-40GB", "L20", "L40S", "Ascend-A2", "Ascend-A3", "A100-80GB", "H100", "H800",
+    "H20", "H200", "B200", "MI300X",
+)  # fmt: skip
+FORM_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+FORM_RESPONSES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 #: The link to the page about the estimator.
 _MORE = N_("How figures are computed.")
 #: The label of the page on what to do when memory runs out.

@@ -141,9 +141,9 @@ def test_what_no_page_shows_is_remembered(every_use, folder, monkeypatch):
     """Later builds do not load the data again until a page is read for another reason."""
     apply(CHANGES["key edited that no page shows"][0], folder)
     assert every_use.build().read == set()
-    from sphinx_verl_resources.catalog import catalog
+    from sphinx_verl_resources.dataset import Dataset
 
-    monkeypatch.setattr(catalog, "load_catalog", lambda *args: pytest.fail("loaded"))
+    monkeypatch.setattr(Dataset, "runs", property(lambda self: pytest.fail("loaded")))
     assert every_use.build().read == set()
 
 

@@ -12,10 +12,10 @@ from docutils import nodes
 from sphinx_verl_resources.analysis import queries as analysis_queries
 from sphinx_verl_resources.answer import queries as answer_queries
 from sphinx_verl_resources.answer.grid import Axes
-from sphinx_verl_resources.catalog.dataset import Query, digest
-from sphinx_verl_resources.catalog.selection import RunSelection
 from sphinx_verl_resources.diagnostics import Diagnostic, Location
 from sphinx_verl_resources.estimator import queries as estimator_queries
+from sphinx_verl_resources.query import Query, digest
+from sphinx_verl_resources.selection import RunSelection
 from sphinx_verl_resources.sphinx_ext import domain, extension, queries
 from sphinx_verl_resources.sphinx_ext.objects import Target
 
@@ -34,7 +34,7 @@ DATA = {
     "answer.queries.SettingsAnswer": "asked",
     "answer.queries.SizeModels": "sizes",
     "answer.queries.UsedModels": "",
-    "catalog.selection.RunSelection": "sizes filters sort",
+    "selection.RunSelection": "sizes filters sort",
     "diagnostics.Diagnostic": "place code message remedy severity",
     "diagnostics.Location": "path line column key",
     "estimator.queries.Scores": "groups",

@@ -1,1 +1,0 @@
-"""Rules for recorded data beyond what a build requires."""

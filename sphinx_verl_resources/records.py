@@ -1,0 +1,601 @@
+"""A recorded run, and the types of fields that all records share.
+
+Records are strict and frozen pydantic models; the JSON Schemas under ``data/schema`` come from them. Modules
+with records do not import ``annotations`` from ``__future__``: pydantic would compile each annotation twice.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from .diagnostics import did_you_mean, suggest_or
+from .links import REF
+
+# -- vocabularies
+
+#: The sections of the hardware page, in order; each is shown even if it has no runs.
+PAGE_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "405B", "671B")
+#: All size classes, ascending. A class that is not in ``PAGE_SIZES`` is shown once it has a run.
+SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "122B", "235B", "405B", "671B")
+Tag = Literal["MIN", "RECOMMENDED"]
+TAGS: tuple[str, ...] = get_args(Tag)
+#: From the strongest claim to the weakest.
+Kind = Literal["tested", "measured", "stated", "script-default"]
+KINDS: tuple[str, ...] = get_args(Kind)
+#: The evidence for a run, from the strongest to the weakest. Computed results are "estimated".
+Word = Literal["ran", "reported", "claimed"]
+WORDS: tuple[Word, ...] = get_args(Word)
+#: The last token of verl's script names, see verl's hook ``check-example-naming``.
+Train = Literal[
+    "fsdp", "fsdp2", "fsdp_turbo", "megatron", "megatron_lite", "mindspeed", "automodel", "veomni",
+    "torchtitan",
+]  # fmt: skip
+TRAIN_BACKENDS: tuple[str, ...] = get_args(Train)
+Engine = Literal["vllm", "sglang", "trtllm", "hf"]
+ENGINES: tuple[str, ...] = get_args(Engine)
+#: The columns of the hardware page, in order.
+PageColumn = Literal["tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor"]
+PAGE_COLUMNS: tuple[str, ...] = get_args(PageColumn)
+#: The settings of the LoRA rank: with FSDP, and with Megatron.
+ADAPTER_RANKS = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
+#: The largest number of GPUs; no cluster is larger.
+MOST_GPUS = 100_000
+#: The default task of questions.
+DEFAULT_TASK = "GRPO"
+
+
+def nearest_size(text: str, names: Iterable[str] = SIZES) -> str | None:
+    """Return the size in ``names`` nearest to ``text`` by ratio; None if it is not a size.
+
+    >>> nearest_size("9B"), nearest_size("big")
+    ('7B', None)
+    """
+    sizes = {name: size for name in names if (size := _billions(name))}
+    wanted = _billions(text)
+    if not wanted or not sizes:
+        return None
+    return min(sizes, key=lambda name: abs(math.log(sizes[name] / wanted)))
+
+
+def _billions(text: str) -> float:
+    match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?)\s*B", text.strip(), re.IGNORECASE)
+    return float(match[1]) if match else 0.0
+
+
+def size_class(parameters: float) -> str:
+    """Return the size class nearest to a number of parameters, by ratio.
+
+    >>> size_class(8.2e9), size_class(72.7e9)
+    ('7B', '70B')
+    """
+    return nearest_size(f"{min(max(parameters / 1e9, 0.001), 9999):.3f}B") or SIZES[0]
+
+
+def sizes_hint(text: str) -> str:
+    """Return a hint with the size class nearest to ``text`` and all size classes."""
+    near = nearest_size(text)
+    listed = f"the size classes are {', '.join(SIZES)}"
+    return f"the nearest is {near}; {listed}" if near else listed
+
+
+def family(task: str) -> str:
+    """Return the algorithm of a task without its variant.
+
+    >>> family("GRPO-LoRA"), family("DAPO (fully async)"), family("Dr-GRPO")
+    ('GRPO', 'DAPO', 'Dr-GRPO')
+    """
+    return re.split(r"[\s([]|-lora\b", task, maxsplit=1, flags=re.IGNORECASE)[0] or task
+
+
+def fold(name: str) -> str:
+    """Return a name for comparison, without case, spaces, hyphens and underscores."""
+    return name.casefold().translate(_SEPARATORS)
+
+
+_SEPARATORS = str.maketrans("", "", " -_")
+
+
+def slug(text: str) -> str:
+    """Turn a text into an id; empty if an id can contain none of its characters."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def size_slug(size: str) -> str:
+    """Return the id of a size class's section: ``0.5B`` becomes ``size-0-5b``.
+
+    Sphinx's search would split an id at a dot.
+    """
+    return f"size-{size.lower().replace('.', '-')}"
+
+
+def row_id(run_id: str) -> str:
+    """Return the id of a run's row."""
+    return f"run-{run_id}"
+
+
+def run_class(run_id: str) -> str:
+    """Return the CSS class of all page elements about a run."""
+    return f"verl-run-{run_id}"
+
+
+# -- types
+
+
+class Record(BaseModel):
+    """A frozen record that rejects unknown keys and converts no types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self if value is not None)
+
+
+class NamedRecord(Record):
+    """An entry of a registry.
+
+    ``name_fields`` lists the fields that contain its names, each a string or a list of strings.
+    """
+
+    name_fields: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: str
+
+    @property
+    def lookup_names(self) -> tuple[str, ...]:
+        """All names of this entry."""
+        values = (getattr(self, field) for field in self.name_fields)
+        return tuple(name for value in values for name in ((value,) if isinstance(value, str) else value))
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the model classes inside an annotation such as ``tuple[Note, ...]`` or ``Infer | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from models_in(argument)
+
+
+def strings_in(annotation: Any) -> Iterator[str]:
+    """Yield the strings that an annotation with a ``Literal`` accepts."""
+    for argument in get_args(annotation):
+        if isinstance(argument, str):
+            yield argument
+        else:
+            yield from strings_in(argument)
+
+
+def optional(description: str, **limits: Any) -> Any:
+    """Return an optional field; its default is None."""
+    return Field(None, description=description, **limits)
+
+
+def problem(code: str, message: str, remedy: str = "") -> PydanticCustomError:
+    """Return a validation error whose type is the name of a diagnostic code."""
+    # With the message in a placeholder, braces in a user's text stay as they are.
+    return PydanticCustomError(code, "{message}", {"message": message, "hint": remedy})
+
+
+#: A readable description of each pattern; JSON Schemas have the pattern itself.
+FORMS: dict[str, str] = {}
+
+
+def pattern(expression: str, meaning: str) -> str:
+    """Register the description of a pattern, and return the pattern."""
+    FORMS[expression] = meaning
+    return expression
+
+
+def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: str = "") -> AfterValidator:
+    """Return a validator for names in the validation context; without a context it accepts any name."""
+
+    def check(name: str, info: ValidationInfo) -> str:
+        known = info.context[kind] if info.context else (name,)
+        if name in known:
+            return name
+        names = getattr(known, "names", known)
+        hint = suggest_or(name, names, remedy) if remedy else did_you_mean(name, names)
+        raise problem(code, f"unknown {what} {name!r}", hint)
+
+    return AfterValidator(check)
+
+
+def _some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not items:
+        raise problem("wrong_value", "expected at least one item")
+    counts = Counter(items)
+    if len(counts) < len(items):
+        twice = next(item for item in items if counts[item] > 1)
+        raise problem("wrong_value", f"duplicate entry {str(twice)[:80]!r}", "keep one of the two")
+    return items
+
+
+def no_email(text: str) -> str:
+    """Reject a text with an e-mail address."""
+    if re.search(r"[\w.+-]@[\w-]{1,63}\.\w", text):
+        remedy = "give a name, and link a public profile"
+        raise problem("email_address", "e-mail addresses are not allowed", remedy)
+    return text
+
+
+def one_line(text: str) -> str:
+    """Reject a text of several lines, with an e-mail address, or still to fill in."""
+    if re.search(r"[\t\r\n]|\A\s|\s\Z", text):
+        raise problem("wrong_value", "expected one line without tabs and without spaces around it")
+    return _filled_in(no_email(text))
+
+
+def _filled_in(text: str) -> str:
+    if re.match(r"TODO\b", text):
+        raise problem("todo", "the value is still TODO", "fill it in, or remove the key")
+    return text
+
+
+def _url(text: str) -> str:
+    _filled_in(text)
+    try:
+        # The text itself is checked too, because urlsplit removes blanks and control characters.
+        usable = bool(urlsplit(text).hostname) and re.match(r"https?://", text, re.IGNORECASE) is not None
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"[\s<>\"'`\\{}|^]", text):
+        raise problem("bad_url", f"expected an address that begins with https://, got {text[:80]!r}")
+    if "@" in text.split("/")[2]:
+        raise problem("bad_url", "an address must not contain a user name or password")
+    return text
+
+
+def _repo_path(text: str) -> str:
+    if text.startswith("/") or "\\" in text or {"", ".", ".."} & {*text.split("/")}:
+        message = f"expected a path relative to the root of verl's repository, got {text[:80]!r}"
+        raise problem("wrong_value", message)
+    return one_line(text)
+
+
+def _iso_date(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+            raise ValueError
+        return date.fromisoformat(value)
+    except ValueError:
+        raise problem("wrong_value", f"expected a date such as 2025-06-12, got {value[:40]!r}") from None
+
+
+Item = TypeVar("Item")
+#: A non-empty list without duplicates.
+Some = Annotated[tuple[Item, ...], AfterValidator(_some_distinct), Field(json_schema_extra={"minItems": 1})]
+#: The form of ids.
+SLUG = pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "lower-case letters and digits with single hyphens between them")
+Slug = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
+#: A short, single-line text.
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]
+#: A name that people look up, copy and paste into commands.
+Name = Annotated[
+    str,
+    StringConstraints(
+        min_length=1,
+        max_length=200,
+        pattern=pattern(r"^[\w./+()&:-]+( [\w./+()&:-]+)*$", "letters, digits and . / + ( ) & : _ -"),
+    ),
+    AfterValidator(one_line),
+]
+#: The name of an entry of gpus.yaml, and of an entry of architectures.yaml.
+GpuName = Annotated[Text, name_of("gpus", "GPU", "unknown_gpu", "add it to gpus.yaml")]
+Checkpoint = Annotated[
+    Text, name_of("architectures", "model", "unknown_model", "add it to architectures.yaml")
+]
+#: Sentences, on one or more lines. Always shown as text, never parsed as markup.
+Prose = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(no_email)]
+#: An http(s) address.
+Url = Annotated[
+    str,
+    StringConstraints(max_length=2000),
+    AfterValidator(_url),
+    WithJsonSchema({"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": 2000}),
+]
+#: A path in verl's repository, with forward slashes.
+RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_repo_path)]
+#: A commit, tag or branch of verl's repository.
+GitRef = Annotated[
+    str,
+    StringConstraints(
+        pattern=pattern(REF, "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'")
+    ),
+]
+#: A calendar day.
+IsoDate = Annotated[date, BeforeValidator(_iso_date), WithJsonSchema({"type": "string", "format": "date"})]
+Version = Annotated[
+    str,
+    StringConstraints(pattern=pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")),
+]
+Lines = Annotated[
+    str,
+    StringConstraints(
+        pattern=pattern(
+            r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45"
+        )
+    ),
+]
+SettingKey = Annotated[
+    str,
+    StringConstraints(
+        pattern=pattern(
+            r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it"
+        ),
+        max_length=200,
+    ),
+]
+
+
+def _setting(value: Any) -> Any:
+    items = value if isinstance(value, tuple) else (value,)
+    if not all(item is None or isinstance(item, (str, int, float, bool)) for item in items):
+        hint = "write keys with dots, as in data.train_batch_size: 64" if isinstance(value, dict) else ""
+        raise problem("wrong_type", "expected text, a number, true, false, null or a list of these", hint)
+    texts = [item for item in items if isinstance(item, str) and item]
+    if len(items) > 100 or any(len(text) > 500 for text in texts):
+        raise problem("wrong_value", "expected at most 500 characters, or at most 100 items")
+    for text in texts:
+        one_line(text)
+    return value
+
+
+_SCALAR_SCHEMA: list[dict[str, Any]] = [{"type": kind} for kind in ("string", "number", "boolean", "null")]
+SettingValue = Annotated[
+    Any,
+    AfterValidator(_setting),
+    WithJsonSchema({"anyOf": [*_SCALAR_SCHEMA, {"type": "array", "items": {"anyOf": _SCALAR_SCHEMA}}]}),
+]
+
+# -- a run
+
+
+def _size(value: str) -> str:
+    if value not in SIZES:
+        raise problem("unknown_size", f"unknown size class {value!r}", sizes_hint(value))
+    return value
+
+
+class Gpus(Record):
+    """The number and type of the GPUs."""
+
+    count: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs, over all nodes.")
+    type: GpuName | None = Field(
+        description="Name or alias in gpus.yaml; null if the source does not give the type.",
+        examples=["H100", "H800", "A100", "H20"],
+    )
+    nodes: int | None = optional("Number of nodes.", ge=1, le=MOST_GPUS)
+    memory_gb: float | None = optional(
+        "Stated memory per GPU in GB, if the source gives no type.", gt=0, le=10_000
+    )
+
+    def __str__(self) -> str:
+        """Return count and type, for example ``8*H20``; an unknown type is shown as GPU."""
+        if self.type:
+            return f"{self.count}*{self.type}"
+        memory = f" {self.memory_gb:g} GB" if self.memory_gb else ""
+        return f"{self.count}*GPU{memory}"
+
+
+class Infer(Record):
+    """The rollout engine."""
+
+    engine: Engine = Field(description="Rollout engine.")
+    version: Version | None = optional('Version of the engine, in quotes: "0.8.3".')
+
+    def __str__(self) -> str:
+        return f"{self.engine}{self.version or ''}"
+
+
+class Versions(Record):
+    """Software versions, at least one; the rollout engine's version is in ``infer``."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    verl: Version | None = optional('Release or commit of verl, in quotes: "0.8.0", "49b08e950".')
+    torch: Version | None = optional('Release of PyTorch, in quotes: "2.6.0".')
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "Versions":
+        if self.verl is None and self.torch is None:
+            raise problem("missing_key", "'versions' needs at least one of 'verl' and 'torch'")
+        return self
+
+
+class Script(Record):
+    """The launch script at a fixed commit."""
+
+    ref: GitRef = Field(description="Commit of verl's repository that the link points to.")
+    path: RepoPath = Field(description="Path of the script in that commit.")
+    text: Text | None = optional("Link text; default: the file name.")
+
+    def __str__(self) -> str:
+        return self.text or self.path.rsplit("/", 1)[-1]
+
+
+class Contributor(Record):
+    """The person who reported the run."""
+
+    name: Text = Field(description="Name or handle, not an e-mail address.")
+    url: Url | None = optional("Public profile.")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _some_figure(schema: dict[str, Any]) -> None:
+    """Require at least one figure in the JSON Schema."""
+    schema["anyOf"] = [{"required": [name]} for name in schema["properties"] if name != "counter"]
+
+
+class Measured(Record):
+    """Figures that the run reported, at least one; per GPU or per node as described."""
+
+    model_config = ConfigDict(json_schema_extra=_some_figure)
+
+    gib: float | None = optional("Peak GPU memory in GiB (2^30 bytes), per GPU.", gt=0, le=100_000)
+    counter: Literal["torch-max-allocated", "torch-max-reserved", "device", "not-stated"] = Field(
+        "not-stated", description="Counter of the peak."
+    )
+    host_ram_gib: float | None = optional("Host memory in GiB per node.", gt=0, le=1_000_000)
+    step_seconds: float | None = optional("Mean time per training step, in seconds.", gt=0, le=10_000_000)
+    mfu: float | None = optional("Model FLOPs utilisation, from 0 to 1.", gt=0, le=1)
+    response_tokens: float | None = optional("Mean response length, in tokens.", gt=0, le=100_000_000)
+
+    @model_validator(mode="after")
+    def _has_a_figure(self) -> "Measured":
+        if all(value is None for name, value in self if name != "counter"):
+            raise problem("missing_key", "'measured' needs at least one figure, for example 'gib'")
+        return self
+
+
+class Evidence(Record):
+    """Evidence for the claim: an address, or a place in verl's repository."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["url"]}, {"required": ["ref"]}],
+            "dependencies": {"path": ["ref"], "lines": ["path"]},
+        }
+    )
+
+    kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"] = Field(
+        description="Kind of evidence."
+    )
+    url: Url | None = optional("Address, for evidence outside verl's repository.")
+    ref: GitRef | None = optional("Commit of verl's repository.")
+    path: RepoPath | None = optional("File in that commit; unset: the commit itself.")
+    lines: Lines | None = optional('Line, or first and last line, of that file, in quotes: "40-45".')
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "Evidence":
+        if (self.url is None) == (self.ref is None):
+            raise problem("wrong_value", "evidence needs either 'url' or 'ref', not both")
+        if (self.path and not self.ref) or (self.lines and not self.path):
+            raise problem("missing_key", "'path' needs 'ref', and 'lines' needs 'path'")
+        return self
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+class Note(Record):
+    """A remark, linked from a mark in the row."""
+
+    code: Slug = Field(description="Short name of the remark, for example max-batch-contested.")
+    about: PageColumn = Field("tag", description="Field whose cell shows the mark.")
+    text: Prose = Field(description="One or more plain sentences.")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
+    """Add the check of ``Run._claims`` to the JSON Schema."""
+    text = {"type": "string"}
+    named = {"tag": text, "gpus": {"properties": {"type": text}}, "infer": {"type": "object"}}
+    weaker = {"required": ["kind"], "properties": {"kind": {"not": {"const": "tested"}}}}
+    schema.update({"if": {"not": weaker}, "then": {"properties": named}})
+
+
+class Run(Record):
+    """One run per file; the file is named ``<id>.yaml``."""
+
+    model_config = ConfigDict(json_schema_extra=_tested_runs_name_everything)
+
+    id: Annotated[str, StringConstraints(pattern=SLUG, max_length=80)] = Field(
+        description="Unique name; equals the file name without .yaml."
+    )
+    size: Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})] = (
+        Field(
+            description="Size class: the section of the page with the run.",
+            examples=["0.5B", "7B", "70B"],
+        )
+    )
+    tag: Tag | None = Field(
+        description="MIN: settings that save memory, or the least hardware. RECOMMENDED: settings for "
+        "throughput. null if the source claims neither."
+    )
+    model: Checkpoint = Field(
+        description="Hugging Face name of the model that the script loads, as in architectures.yaml.",
+        examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
+    )
+    task: Text = Field(description="Algorithm and variant.", examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"])
+    gpus: Gpus = Field(
+        description="Number of GPUs over all nodes, and their type.", examples=[{"count": 4, "type": "H800"}]
+    )
+    train: Train = Field(description="Training backend.")
+    infer: Infer | None = Field(
+        description="Rollout engine; null if the source does not give it.",
+        examples=[{"engine": "vllm", "version": "0.8.3"}],
+    )
+    label: Text | None = optional("Text in the Model column; default: the model's short name.")
+    max_batch: int | None = optional("Largest batch that fits, in prompts per step.", ge=1, le=10_000_000)
+    script: Script | None = optional("Launch script.")
+    contributor: Contributor | None = optional(
+        "Person who reported the run.", examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}]
+    )
+    kind: Kind = Field(
+        "tested",
+        description="tested: the contributor ran it. measured: verl's sources report results of such a run. "
+        "stated: they claim or recommend it. script-default: only a script's defaults.",
+    )
+    added: IsoDate | None = optional("Date on which the run was added to the data.")
+    versions: Versions | None = optional(
+        "Software versions, except the rollout engine's.", examples=[{"verl": "0.8.0", "torch": "2.8.0"}]
+    )
+    settings: Mapping[SettingKey, SettingValue] = Field(
+        default_factory=dict,
+        description="Values of verl's dotted configuration keys, as run.",
+        examples=[{"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}],
+        json_schema_extra={"additionalProperties": False},
+    )
+    measured: Measured | None = optional("Figures that the run reported.")
+    evidence: tuple[Evidence, ...] = Field((), description="Evidence for the claim.")
+    notes: tuple[Note, ...] = Field((), description="Remarks, each linked from a mark in the row.")
+
+    @property
+    def short_name(self) -> str:
+        """The name in the Model column: the label, or the checkpoint without its owner."""
+        return self.label or self.model.rsplit("/", 1)[-1]
+
+    @property
+    def trains_adapters(self) -> bool:
+        """True if the run trains LoRA adapters instead of all parameters."""
+        return "lora" in self.task.lower() or any(self.settings.get(key) for key in ADAPTER_RANKS)
+
+    @property
+    def word(self) -> Word:
+        """The evidence for the run in one word.
+
+        The word is ``ran`` if the contributor ran it, or if its log or metrics are published.
+        """
+        if self.kind == "tested":
+            return "ran"
+        if self.kind == "measured":
+            published = any(item.kind in ("log", "metrics") for item in self.evidence)
+            return "ran" if published else "reported"
+        return "claimed"
+
+    @property
+    def was_seen_to_run(self) -> bool:
+        """True if it was run or its results were reported; False if sources only claim it."""
+        return self.word != "claimed"
