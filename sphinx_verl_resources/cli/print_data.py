@@ -11,7 +11,7 @@ from ..answer.export import export_of
 from ..diagnostics import NoAnswerError, printable
 from ..estimator.accuracy_records import AccuracyFile
 from ..estimator.case_records import CaseFile
-from ..estimator.queries import RunEstimate
+from ..estimator.recorded import estimate_run
 from ..links import Links
 from ..records import PAGE_COLUMNS, SIZES, Run
 from ..registries import ArchitectureFile, ConfigKeyFile, GpuFile
@@ -111,7 +111,7 @@ def _words(options: argparse.Namespace, name: str, read: Callable[[str], Words])
 def _computed(context: EstimatorContext, run: Run) -> dict[str, str]:
     """Return the cells of the computed columns."""
     try:
-        return run_texts(RunEstimate(run.id).answer(context))
+        return run_texts(estimate_run(run, context.registries))
     except NoAnswerError:
         return {}
 

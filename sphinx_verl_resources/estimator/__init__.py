@@ -8,5 +8,5 @@ The modules, in the order in which an estimate uses them:
 - ``phases`` adds them up, ``estimate`` finds the peak, its range and the verdict, ``suggestions`` lowers it.
 
 Settings of a plan: ``tasks``. Recorded runs and cases: ``recorded``, ``backtest``.
-For pages and programs: ``queries`` and ``export``, with a ``context``.
+For pages and programs: ``recorded`` and ``export``, with a ``context``.
 """

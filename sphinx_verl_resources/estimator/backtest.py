@@ -13,7 +13,10 @@ from .peak import FixedEstimate
 from .recorded import estimate_case
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .case_records import Case
+    from .context import EstimatorContext
     from .names import Verdict
     from .peak import AnyEstimate
     from .registries import Registries
@@ -105,3 +108,10 @@ def score_of(case: Case, found: AnyEstimate, figure: Figure) -> Score:
     if figure == "counter":
         computed, (low, high) = part.torch_peak, part.torch_peak_range
     return Score(case, found, "", found.kind, figure, computed, low, high, measured.gib * GIB, part)
+
+
+def scores_of(data: EstimatorContext, groups: Iterable[str]) -> tuple[Score, ...]:
+    """Return the scores of verl's cases in some groups, in the order of the groups, then of the files."""
+    cases = (entry.case for entry in data.cases.by_id.values())
+    every = [score(case, data.registries) for case in cases if case.config is not None]
+    return tuple(item for group in groups for item in every if item.group == group)

@@ -1,4 +1,4 @@
-"""The data for queries to the estimator."""
+"""The data for estimates."""
 
 from __future__ import annotations
 

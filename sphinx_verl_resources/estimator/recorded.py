@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, NoAnswerError
+from ..diagnostics import Code, NoAnswerError, did_you_mean
 from .estimate import Estimate, estimate, largest_that_fits
 from .request import Request, error_at
 from .settings import least
@@ -14,6 +14,7 @@ from .tasks import fitted
 from .versions import CURRENT, DOCUMENTED, OBSERVED, version_of, version_on
 
 if TYPE_CHECKING:
+    from ..dataset import Dataset
     from ..records import Run
     from .case_records import Case
     from .registries import Registries
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
 
 #: The version of forks made before verl's rollout engine could sleep.
 _EARLY: Version = (0, 2, 0)
+
+
+def recorded_run(data: Dataset, name: str) -> Run:
+    """Return a recorded run by its id.
+
+    Raises:
+        NoAnswerError: there is none.
+    """
+    if name not in data.runs:
+        hint = did_you_mean(name, data.runs) or "see the ids in runs/"
+        raise NoAnswerError.because(f"unknown run {name[:200]!r}", hint)
+    return data.runs[name]
 
 
 def estimate_case(case: Case, registries: Registries) -> Estimate:

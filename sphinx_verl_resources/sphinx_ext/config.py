@@ -106,6 +106,11 @@ class VerlConfig:
         return self.edit_url.format(path=quote(path))
 
     @property
+    def labels(self) -> list[str]:
+        """The values that may be labels of pages."""
+        return [getattr(self, name) for name in LABELS]
+
+    @property
     def directories(self) -> list[str]:
         """The data directories with usable names."""
         return [name for name in self.data if name and "\0" not in name]

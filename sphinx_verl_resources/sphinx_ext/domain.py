@@ -1,29 +1,29 @@
-"""The ``verl`` domain: the data of a build, and the queries of each page.
+"""The ``verl`` domain: the data of a build, and what pages of ours show.
 
-The domain keeps each page's queries with the fingerprints of their answers. It reads a page again exactly
-when one of these fingerprints changes.
+A page of ours is read again when the digest of all data, conf values, translations and versions differs from
+the one that it was read with. It is written again when the stamp of the last finished build differs.
 """
 
 from __future__ import annotations
 
 import zlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, cast
 
 from docutils import nodes
 from sphinx.domains import Domain, ObjType
 from sphinx.errors import NoUri
 from sphinx.util.nodes import make_refnode
-from sphinx.util.parallel import ParallelTasks, parallel_available
 
+from .. import __version__
 from ..dataset import configured_directory
-from ..diagnostics import NoAnswerError, listed
+from ..diagnostics import listed
+from ..estimator.context import EstimatorContext
 from ..i18n import _
-from ..query import Answer, Query, digest, plain
 from . import objects
 from .config import conf_place, config_problems, label_problems, read_config
 from .logs import log_diagnostic
-from .queries import BuildData, Extension
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,42 +35,22 @@ if TYPE_CHECKING:
     from sphinx.domains.std import StandardDomain
     from sphinx.environment import BuildEnvironment
 
-    from ..dataset import Dataset
-    from ..query import DataPart
     from .config import VerlConfig
 
 
-class Found(NamedTuple):
-    """An answer, or the error raised instead, with its fingerprint."""
-
-    answer: Any
-    fingerprint: str
-
-
 class VerlDomain(Domain):
-    """The ``verl`` domain: the data of the current build, and each document's queries across builds."""
+    """The ``verl`` domain: the data of the current build, and what each document shows across builds."""
 
     name = "verl"
     label = "verl"
-    #: ``uses``: per document, each query and the fingerprint of its answer.
-    #: ``state``: a digest of the data and configuration with which all answers were last up to date.
-    #: ``problems``: the problems of conf.py and of each part of the data that was used since.
+    #: ``pages``: per document of ours, the parts of the data that it uses.
+    #: ``digest``: the digest of everything that our pages were read with.
+    #: ``problems``: the problems of conf.py and of each part of the data with that digest.
     #: ``objects``: per document, the objects on it that references can link to.
     #: ``files``: per document, the files that it needs, compressed, by their path in the output.
-    #: ``written``: per output, the answers that each document showed when it was last written.
-    initial_data = {  # noqa: RUF012 - Sphinx 8 and 9 annotate it differently
-        "uses": {},
-        "state": "",
-        "problems": {},
-        "objects": {},
-        "files": {},
-        "written": {},
-    }
-    #: Increment when the structure of ``initial_data`` changes: when a query, a diagnostic or a function used
-    #: by a query moves, or changes its fields or arguments. Sphinx then reads every page again. A new way to
-    #: compute fingerprints needs no change here: a new version of the extension reads all its pages again,
-    #: see ``Extension``.
-    data_version = 18
+    initial_data = {"pages": {}, "digest": "", "problems": {}, "objects": {}, "files": {}}  # noqa: RUF012
+    #: Increment when the structure of ``initial_data`` changes; Sphinx then reads every page again.
+    data_version = 19
     object_types = {kind: ObjType(label, kind) for kind, label in objects.LABELS.items()}  # noqa: RUF012
 
     #: The directory of conf.py.
@@ -85,144 +65,81 @@ class VerlDomain(Domain):
         """Return the domain of a build."""
         return cast("VerlDomain", env.get_domain(cls.name))
 
-    # -- the data of one build, each part loaded on first use
+    # -- the data of one build
 
     @cached_property
-    def records(self) -> BuildData:
-        """Read the data files once, with conf.py and the translations."""
-        settings = read_config(self.env.config)
-        directories = [configured_directory(name, self.confdir) for name in settings.directories]
-        place = conf_place(self.confdir, "data")
-        return BuildData(directories, place, settings, self.words, self.shown, self.std)
-
-    @cached_property
-    def _found(self) -> dict[Query[Any], Found]:
-        return {}
-
-    @property
     def settings(self) -> VerlConfig:
         """The values of conf.py."""
-        return self.records.settings
+        return read_config(self.env.config)
 
-    @property
-    def catalog(self) -> Dataset:
-        """The runs and the registries."""
-        return self.records
+    @cached_property
+    def records(self) -> EstimatorContext:
+        """Read the data files once; each kind of record is loaded on first use."""
+        directories = [configured_directory(name, self.confdir) for name in self.settings.directories]
+        return EstimatorContext(directories, missing=conf_place(self.confdir, "data"))
 
     def forget(self) -> None:
         """Drop the loaded data, so that the next build of the same application reads it again."""
         self.__dict__.pop("records", None)
-        self._found.clear()
+        self.__dict__.pop("settings", None)
 
     @property
-    def uses(self) -> dict[str, dict[Query[Any], str]]:
-        """The queries of each document, with the fingerprints of their answers."""
-        return cast("dict[str, dict[Query[Any], str]]", self.data["uses"])
+    def digest(self) -> str:
+        """A digest of everything that our pages depend on."""
+        found = (__version__, self.words, repr(self.settings), self.records.digest)
+        return sha256("\0".join(found).encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
-    def _queries(self) -> set[Query[Any]]:
-        return {query for uses in self.uses.values() for query in uses}
+    def stamp(self) -> str:
+        """A digest of what our pages show in an output: the data, and the places that links point to."""
+        labels = {name.lower(): self.std.anonlabels.get(name.lower()) for name in self.settings.labels}
+        places = repr((sorted(self.shown.items()), sorted(labels.items())))
+        return sha256(f"{self.data['digest']}\0{places}".encode("utf-8", "surrogatepass")).hexdigest()
 
-    def report(self) -> bool:
-        """Print every problem of the data once per build, if any page uses the data.
+    # -- pages
 
-        A build without changes repeats the messages of the last one, so that no error is overlooked.
+    @property
+    def pages(self) -> dict[str, set[str]]:
+        """The documents with a directive or role of ours, and the parts of the data that each uses."""
+        return cast("dict[str, set[str]]", self.data["pages"])
 
-        Returns:
-            True if the data or the configuration have changed, and Sphinx should save the domain's data.
-        """
-        if not self.uses:
-            return False
-        is_new = bool(self.data["state"] != self._state)
-        if is_new:
-            self.data["state"] = self._state
-            self.data["problems"] = {"conf.py": config_problems(self.settings, self.confdir)}
-        known = self.data["problems"]
-        parts: set[DataPart] = {part for query in self._queries for part in query.reads}
-        for part in {"runs", *parts} - known.keys():
-            known[part] = self.records.diagnostics_of(part)
-        beyond = sorted(problem for part in parts for problem in known[part])
-        labels = label_problems(self.settings, self.confdir, self.std.anonlabels)
-        for problem in listed((*known["conf.py"], *known["runs"], *beyond, *labels)):
-            log_diagnostic(problem, self.env.config)
-        self._found.clear()
-        return is_new
-
-    # -- the queries of each page
+    def use(self, *parts: str) -> None:
+        """Note that the document being read is one of ours, and uses some parts of the data."""
+        self.pages.setdefault(self.env.docname, set()).update(parts)
 
     def may_show(self, docname: str) -> bool:
         """Return whether a document, or a page joined to it, can contain our nodes."""
-        return docname in self.uses or docname in self.env.toctree_includes
-
-    def ask(self, query: Query[Answer]) -> Answer:
-        """Answer a query, and make the document being read depend on the answer.
-
-        Raises:
-            NoAnswerError: there is no answer. The document depends on this too.
-        """
-        found = self._find(query)
-        self.uses.setdefault(self.env.docname, {})[query] = found.fingerprint
-        if isinstance(found.answer, NoAnswerError):
-            # Without the traceback of the first call.
-            raise found.answer.with_traceback(None)
-        return cast("Answer", found.answer)
+        return docname in self.pages or docname in self.env.toctree_includes
 
     def outdated(self) -> set[str]:
-        """Return the documents with an answer that has changed since they were read."""
-        if not self.uses or self.data["state"] == self._state:
+        """Return the documents to read again, and note the digest that they will be read with."""
+        now = self.digest
+        if self.data["digest"] == now:
             return set()
-        now = {query: self._find(query).fingerprint for query in self._queries}
-        return {
-            doc for doc, uses in self.uses.items() if any(now[query] != was for query, was in uses.items())
-        }
+        self.data["digest"], self.data["problems"] = now, {}
+        return set(self.pages)
 
-    def unwritten(self, output: str) -> list[str]:
-        """Return the documents whose answers ``output`` does not show yet, and record them as written.
+    def report(self) -> None:
+        """Print every problem of the data once per build, if any page uses the data.
 
-        Builders that share an environment read a changed page only once. Without this, the other builders
-        would keep their older version of it.
+        A build without changes repeats the messages of the last one, so that no error is overlooked.
         """
-        written = self.data["written"].get(output, {})
-        now = {
-            doc: digest(
-                sorted(
-                    digest(query.key(), was, plain(query.place(self.records, doc)))
-                    for query, was in uses.items()
-                )
-            )
-            for doc, uses in self.uses.items()
-        }
-        self.data["written"][output] = now
-        return sorted(doc for doc, answers in now.items() if written.get(doc) != answers)
-
-    @property
-    def _state(self) -> str:
-        """A digest of everything that answers depend on; computing it needs neither YAML nor pydantic."""
-        return digest(Extension().answer(self.records), self.records.digest, plain(self.settings))
+        if not self.pages:
+            return
+        known, parts = self.data["problems"], {part for used in self.pages.values() for part in used}
+        if "conf.py" not in known:
+            known["conf.py"] = config_problems(self.settings, self.confdir)
+        for part in {"runs", *parts} - known.keys():
+            known[part] = self.records.diagnostics_of(part)
+        beyond = sorted(problem for part in parts - {"runs"} for problem in known[part])
+        labels = label_problems(self.settings, self.confdir, self.std.anonlabels)
+        for problem in listed((*known["conf.py"], *known["runs"], *beyond, *labels)):
+            log_diagnostic(problem, self.env.config)
 
     @property
     def std(self) -> StandardDomain:
         """Sphinx's domain of labels."""
         return cast("StandardDomain", self.env.get_domain("std"))
-
-    def _find(self, query: Query[Any]) -> Found:
-        """Return the answer, computed once per build."""
-        if query not in self._found:
-            try:
-                answer = query.answer(self.records)
-                self._found[query] = Found(answer, query.fingerprint(answer))
-            except NoAnswerError as error:
-                self._found[query] = Found(error, digest("no answer", str(error)))
-        return self._found[query]
-
-    def find_ahead(self, queries: Iterable[Query[Any]]) -> None:
-        """Answer slow queries in several processes, if Sphinx uses more than one."""
-        left = [query for query in queries if query not in self._found]
-        if self.jobs > 1 and parallel_available:
-            tasks = ParallelTasks(self.jobs)
-            for query in left:
-                tasks.add_task(self._find, query, self._found.__setitem__)
-            tasks.join()
 
     # -- files next to the pages
 
@@ -259,14 +176,14 @@ class VerlDomain(Domain):
 
     def clear_doc(self, docname: str) -> None:
         """Remove the data of a document."""
-        self.uses.pop(docname, None)
+        self.pages.pop(docname, None)
         self.shown.pop(docname, None)
         self.data["files"].pop(docname, None)
 
     def merge_domaindata(self, docnames: Iterable[str], otherdata: dict[str, Any]) -> None:
         """Add the data of documents that another process has read."""
         for docname in docnames:
-            for kept in ("uses", "objects", "files"):
+            for kept in ("pages", "objects", "files"):
                 if docname in otherdata[kept]:
                     self.data[kept][docname] = otherdata[kept][docname]
 

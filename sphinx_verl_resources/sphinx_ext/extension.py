@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 #: Increment when the content of pickled doctrees changes: when one of our nodes changes its name or module,
 #: or our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
 #: separate number, ``VerlDomain.data_version``.
-ENV_VERSION = 9
+ENV_VERSION = 10
 
 #: Sphinx reads up to this many pages in one process.
 MANY_PAGES = 5
@@ -72,6 +73,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("env-get-outdated", find_outdated)
     app.connect("env-updated", report)
     app.connect("env-updated", write_files)
+    app.connect("build-finished", finish)
     app.connect("missing-reference", replace_missing)
     app.connect("warn-missing-reference", warn_missing)
     app.connect("doctree-resolved", link_downloads)
@@ -106,18 +108,30 @@ def find_outdated(
     domain.forget()
     # Again, because Sphinx has only now compiled the project's own translations, see ``gettext_auto_build``.
     domain.words = choose_language(app)
-    # Take the snapshot before other processes start, so that all of them use the same files.
-    _ = domain.records
-    if app.parallel > 1 and len(added | changed) > MANY_PAGES:
+    outdated = domain.outdated() - removed
+    if app.parallel > 1 and len(added | changed | outdated) > MANY_PAGES:
         _ = domain.records.runs  # otherwise each of these processes would load them
-    return sorted(domain.outdated() - removed)
+    return sorted(outdated)
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Log the problems of the data after all pages are read; return the pages to write again."""
     domain = VerlDomain.of(env)
-    is_new = domain.report()
-    pages = domain.unwritten(f"{app.builder.name} {app.outdir}")
-    # Sphinx saves the domain's data only if it writes a page. So write one page even after a change that no
-    # page shows; otherwise each later build would load the data again.
-    return pages or (sorted(domain.uses)[:1] if is_new else [])
+    domain.report()
+    file = stamp_file(app)
+    if not domain.pages or (file.is_file() and file.read_text() == domain.stamp):
+        return []
+    file.unlink(missing_ok=True)  # until the build has finished
+    return sorted(domain.pages)
+
+
+def finish(app: Sphinx, error: Exception | None) -> None:
+    """Leave the stamp of a finished build, without which the next one writes our pages again."""
+    if error is None and app.env and VerlDomain.of(app.env).pages:
+        stamp_file(app).write_text(VerlDomain.of(app.env).stamp)
+
+
+def stamp_file(app: Sphinx) -> Path:
+    """Return the file with the stamp of an output; builders may share the folder of doctrees."""
+    output = sha256(f"{app.builder.name} {app.outdir}".encode()).hexdigest()
+    return Path(app.doctreedir) / f"verl-{output[:16]}"

@@ -55,7 +55,7 @@ class AddFilterBar(OnOurPages):
         ids = list(dict.fromkeys(name for one in rows for name in map(_run_id, one["names"])))
         if not ids:
             return
-        catalog = VerlDomain.of(self.env).catalog
+        catalog = VerlDomain.of(self.env).records
         more = {run_id for run_id in ids if catalog.runs[run_id].word != "ran"}
         if len(more) == len(ids):
             more = set()  # None of them ran: show all.

@@ -18,14 +18,17 @@ from ..selection import FILTERS
 from .domain import VerlDomain
 from .logs import log_at
 from .objects import GPU, KINDS, LABELS, MODEL, RUN, SIZE, canonical, names
-from .queries import FIGURES, NEVER, Extension, Figure, ObjectName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from docutils.nodes import Element, Node, system_message
     from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
     from sphinx.domains import Domain
     from sphinx.environment import BuildEnvironment
+
+    from ..dataset import Dataset
 
 #: The directive that shows each kind.
 _DIRECTIVES = {RUN: "verl-runs", SIZE: "verl-runs", GPU: "verl-gpus", MODEL: "verl-models"}
@@ -60,7 +63,6 @@ def link_if_any(target: str, text: str, docname: str) -> nodes.Element:
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
     """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
-    VerlDomain.of(env).ask(ObjectName(RUN, run, run))
     return addnodes.pending_xref(
         "",
         nodes.inline("", text),
@@ -127,7 +129,7 @@ class ObjectRole(XRefRole, PlacedRole):
     def process_link(
         self, env: BuildEnvironment, refnode: Element, has_explicit_title: bool, title: str, target: str
     ) -> tuple[str, str]:
-        """Turn a name into the recorded one, and make the page depend on it."""
+        """Turn a name into the recorded one."""
         kind = refnode["reftype"]
         name = " ".join(target.split())
         if not has_explicit_title:
@@ -135,9 +137,8 @@ class ObjectRole(XRefRole, PlacedRole):
             name = name.removeprefix("~")
             title = name.rpartition("/")[2] if target.startswith("~") else name
         domain = VerlDomain.of(env)
-        recorded = canonical(domain.catalog, kind, name) or name
-        domain.ask(Extension())
-        domain.ask(ObjectName(kind, name, recorded))
+        recorded = canonical(domain.records, kind, name) or name
+        domain.use()
         refnode["verl_name"] = name
         return title, recorded
 
@@ -148,14 +149,14 @@ def warn_missing(app: Sphinx, domain: Domain, node: pending_xref) -> bool | None
         return None
     kind, name = node["reftype"], node.get("verl_name", node["reftarget"])
     what = LABELS[kind]
-    if canonical(domain.catalog, kind, name):
+    if canonical(domain.records, kind, name):
         message = f"no page shows the {what} {name!r}; add '.. {_DIRECTIVES[kind]}::' to a page"
     elif kind == SIZE:
         message = f"unknown size class {name!r}; {sizes_hint(name)}"
     else:
         hint = suggest_or(
             name,
-            names(domain.catalog, kind),
+            names(domain.records, kind),
             FILTERS[kind].remedy if kind in FILTERS else "record it, or fix the name",
         )
         message = f"unknown {what} {name!r}; {hint}"
@@ -177,11 +178,12 @@ class ValueRole(PlacedRole):
     """A role that shows the value of the figure in its text."""
 
     full_name: ClassVar[str]
+    reads: ClassVar[tuple[str, ...]] = ()
 
     def run(self) -> tuple[list[Node], list[system_message]]:
         """Return the value, or the problem with the name."""
         domain = VerlDomain.of(self.env)
-        domain.ask(Extension())
+        domain.use(*self.reads)
         try:
             value = self.value(domain, " ".join(self.text.split()))
         except NoAnswerError as error:
@@ -191,7 +193,7 @@ class ValueRole(PlacedRole):
         return [self._inline(value, "verl-value")], []
 
     def value(self, domain: VerlDomain, text: str) -> str:
-        """Return the value for ``text``, and make the page depend on it.
+        """Return the value for ``text``.
 
         Raises:
             NoAnswerError: there is none.
@@ -204,6 +206,16 @@ class ValueRole(PlacedRole):
         return node
 
 
+#: Figures about all data, for use in prose instead of typed numbers.
+FIGURES: dict[str, Callable[[Dataset], str]] = {
+    "last-updated": lambda data: data.last_updated or _("never"),
+    "runs": lambda data: str(len(data.runs)),
+    "runs-that-ran": lambda data: str(sum(run.word == "ran" for run in data.runs.values())),
+    "gpus": lambda data: str(len(list(data.gpus))),
+    "models": lambda data: str(len(list(data.architectures))),
+}
+
+
 class DataRole(ValueRole):
     """A figure about the runs and registries."""
 
@@ -213,18 +225,17 @@ class DataRole(ValueRole):
         """Return the figure."""
         if text not in FIGURES:
             raise NoAnswerError.because(f"unknown figure {text!r}", did_you_mean(text, FIGURES))
-        figure = domain.ask(Figure(text))
-        return _(figure) if figure == NEVER else figure
+        return FIGURES[text](domain.records)
 
 
 class MemoryRole(ValueRole):
     """A figure of the memory analysis."""
 
     full_name = "verl:memory"
+    reads = ("analysis", "config_keys")
 
     def value(self, domain: VerlDomain, text: str) -> str:
         """Return the figure from the analysis."""
-        from ..analysis.queries import AnalysisQuery
         from ..analysis.values import value_text
 
-        return domain.ask(AnalysisQuery(value_text, (text,)))
+        return value_text(domain.records.analysis, text)

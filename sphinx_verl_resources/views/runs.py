@@ -127,20 +127,6 @@ def title_and_batch(run: Run) -> str:
     return _("{run} (MaxBatch {count})").format(run=title, count=run.max_batch) if run.max_batch else title
 
 
-def templates_used(runs: Sequence[Run], columns: Sequence[str]) -> set[str]:
-    """Return the link templates that the table of ``runs`` needs: ``script_url``, ``commit_url``."""
-    used: set[str] = set()
-    for run in runs:
-        shown = run.evidence if "evidence" in columns else ()
-        if "script" in columns:
-            if run.script:
-                used.add("script_url")
-            else:
-                shown = shown or run.evidence[:1]
-        used |= {"script_url" if item.path else "commit_url" for item in shown if item.ref}
-    return used
-
-
 def run_cells(
     run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
 ) -> list[Cell]:

@@ -19,9 +19,8 @@ from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.export import change_result
 from sphinx_verl_resources.answer.grid import Axes, compute_grid
-from sphinx_verl_resources.answer.queries import FewestGpus
 from sphinx_verl_resources.answer.question import USUAL_RANK, Question
-from sphinx_verl_resources.answer.sizes import size_models
+from sphinx_verl_resources.answer.sizes import fewest_tables, size_models
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.cli.main import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
@@ -160,7 +159,7 @@ def test_the_commands_have_the_answer_of_the_python_api(question):
 )
 def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, task, rank):
     """Also if the command answers for more memory sizes, and for GPUs of one size with less capacity."""
-    tables = FewestGpus((memory,), task, (size,)).answer(DATA)
+    tables = fewest_tables(DATA, memories=(memory,), task=task, sizes=(size,), config={})
     model = size_models(DATA)[size]
     options = [f"--task={task}", *([f"--lora={rank}"] if rank else [])]
     planned = {tuple(line["types"]): line for line in printed("plan", model, *options)["fewest"]}

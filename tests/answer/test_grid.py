@@ -9,8 +9,8 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.command import SEPARATOR, command_of
 from sphinx_verl_resources.answer.grid import CHOSEN, Axes, compute_grid
-from sphinx_verl_resources.answer.queries import FewestGpus
 from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.answer.sizes import fewest_tables
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.names import VERDICTS
 from sphinx_verl_resources.units import gib_number
@@ -86,7 +86,7 @@ def test_where_no_run_bears_on_the_question_the_smallest_is_named(data):
     """As in the table of the fewest GPUs, which has shorter sequences and more GPUs."""
     data.run("short", model=MODEL, gpus={"count": 2, "type": "H100"})
     records = read_data([data.path])
-    (table,) = FewestGpus((80,), "GRPO", ("7B",)).answer(records)
+    (table,) = fewest_tables(records, memories=(80,), task="GRPO", sizes=("7B",), config={})
     ((_size, full, _lora),) = table.rows
     assert (full.run, full.count, full.undercuts) == ("short", 1, True)
     found = compute_grid(MODEL, Axes((1, 8), ("H100",), (512, 1024), (0,)), {}, records)

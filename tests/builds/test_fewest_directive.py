@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.answer.queries import FewestGpus
+from sphinx_verl_resources.answer.sizes import fewest_tables
 from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.sphinx_ext.directives.fewest import DEFAULT_MEMORIES
 
 PAGE = ".. verl-fewest::\n   :memory: 40 80 96\n   :sizes: 7B 32B\n"
 TABLES = {
     table.memory_gb: {size: cells for size, *cells in table.rows}
-    for table in FewestGpus((40, 80, 96), "GRPO", ("7B", "32B")).answer(read_data([]))
+    for table in fewest_tables(
+        read_data([]), memories=(40, 80, 96), task="GRPO", sizes=("7B", "32B"), config={}
+    )
 }
 
 

@@ -1,7 +1,4 @@
-"""A second build reads only the changed pages.
-
-``every_use/test_changes.py`` asks the domain about every kind of change of the data; the tests here need real builds.
-"""
+"""Pages are never stale: after any change, and after a killed build, the output is that of a fresh build."""
 
 from __future__ import annotations
 
@@ -9,6 +6,23 @@ import os
 import shutil
 
 import pytest
+from sphinx.testing.util import SphinxTestApp
+
+from sphinx_verl_resources.dataset import Dataset
+
+PAGES = {
+    "all": ".. verl-runs::\n   :details:\n",
+    "seven": ".. verl-runs:: 7B\n   :columns: id model estimate.peak settings.data.train_batch_size\n",
+    "empty": ".. verl-runs:: 405B",
+    "count": "There are :verl:data:`runs` runs; see :verl:run:`a7`, :verl:gpu:`OWN` and :verl:size:`7B`.",
+    "gpus": ".. verl-gpus:: OWN",
+    "memory": ".. verl-memory:: 8B\n\n.. verl-config:: 8B\n",
+    "estimate": ".. verl-memory::\n   :run: a7\n",
+    "downloads": ".. verl-downloads::",
+}
+OURS = set(PAGES)
+GPU = "gpus:\n  - {name: OWN, vendor: nvidia, memory_gb: 80, memory_mib: 81559, kind: nominal}\n"
+SETTINGS = {"data.train_batch_size": 64, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4}
 
 
 @pytest.fixture(scope="module")
@@ -19,137 +33,188 @@ def kept(tmp_path_factory):
 
 @pytest.fixture
 def pages(kept, own, data):
-    """One page for each kind of query, one without a query, and a first build."""
+    """A page for each use of the extension, one without any, and a first build."""
     own.path, data.path = kept / "now/docs", kept / "now/data"
     if (kept / "first").exists():
         shutil.rmtree(kept / "now")
         shutil.copytree(kept / "first", kept / "now")
         return own
     own.path.mkdir(parents=True)
-    data.run("a7")
-    data.run("b7", gpus={"count": 8, "type": "H20"}, script={"ref": "abc", "path": "x.sh"})
+    data.write("gpus.yaml", GPU)
+    data.run("a7", gpus={"count": 8, "type": "OWN"}, settings=SETTINGS)
+    data.run("b7", script={"ref": "abc", "path": "x.sh"})
     data.run("c3", size="3B", evidence=[{"kind": "commit", "ref": "abc"}])
-    own.page("Text.")
-    own.page(".. verl-runs::", "all.rst")
-    own.page(".. verl-runs:: 7B", "seven.rst")
-    own.page(".. verl-runs:: 3B", "three.rst")
-    own.page(".. verl-runs:: 7B\n   :gpu: H20\n", "h20.rst")
-    own.page(".. verl-runs:: 405B", "empty.rst")
-    own.page("There are :verl:data:`runs` runs.", "count.rst")
-    assert own.build().read == {"index", "all", "seven", "three", "h20", "empty", "count"}
+    own.page("Text.\n\n.. _own-label:\n\nBelow\n-----\n\nMore.\n")
+    for name, text in PAGES.items():
+        own.page(text, f"{name}.rst")
+    assert own.build().read == {"index", *OURS}
     shutil.copytree(kept / "now", kept / "first")
     return own
 
 
-RUNS = {"all", "seven", "three", "h20", "empty"}
+def written(folder) -> dict[str, bytes]:
+    """The files of an output, without those that differ by nature."""
+    found = {
+        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+    skipped = (".buildinfo", "objects.inv", "searchindex.js")
+    return {name: path.read_bytes() for name, path in found.items() if not name.endswith(skipped)}
+
+
+def assert_fresh(build, project) -> None:
+    """Fail if the output of a build differs from that of a fresh build of the same files."""
+    found = written(build.out)
+    shutil.rmtree(build.out)
+    fresh = written(project.build(build.app.builder.name, fresh=True).out)
+    assert found.keys() == fresh.keys()
+    assert [name for name, content in fresh.items() if found[name] != content] == []
+
+
+def edit(data):
+    data.run("a7", gpus={"count": 8, "type": "OWN"}, settings=SETTINGS, max_batch=11)
+
+
+def rename(data):
+    (data.path / "runs/c3.yaml").unlink()
+    data.run("d3", size="3B")
+
+
+def broken(data):
+    data.write("runs/b7.yaml", "id: b7\nsize: 7B\n")
+
+
+CHANGES = {
+    "run edited": edit,
+    "run added": lambda data: data.run("e14", size="14B"),
+    "run renamed": rename,
+    "run deleted": lambda data: (data.path / "runs/b7.yaml").unlink(),
+    "run broken": broken,
+    "GPU edited": lambda data: data.write("gpus.yaml", GPU.replace("81559", "40000")),
+    "GPU deleted": lambda data: (data.path / "gpus.yaml").unlink(),
+    "analysis": lambda data: data.write("analysis.yaml", "assumptions: {batch_size: 64}\n"),
+    "directory gone": lambda data: shutil.move(data.path, data.path.with_name("away")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_data(pages, data, change):
+    CHANGES[change](data)
+    build = pages.build(parallel=2)
+    assert build.read == OURS
+    assert_fresh(build, pages)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("script_url", "https://example.org/{ref}/{path}"),
+        ("edit_url", "https://example.org/edit/{path}"),
+        ("add_run", "own-label"),
+        ("data", []),
+    ],
+)
+def test_a_change_of_conf_py(pages, name, value):
+    build = pages.build(**{f"verl_resources_{name}": value})
+    assert build.read == OURS
+    assert_fresh(build, pages)
+
+
+def test_another_version(pages, monkeypatch):
+    monkeypatch.setattr("sphinx_verl_resources.sphinx_ext.domain.__version__", "99")
+    assert pages.build().read == OURS
+
+
+def test_no_change(pages, data, monkeypatch):
+    """Neither time stamps nor the data that nobody asks for cause work; messages are repeated."""
+    data.run("f14", size="14B", tag="X")
+    (message,) = [line for line in pages.build().warnings if "tag: unknown value" in line]
+    for path in data.path.rglob("*.yaml"):
+        os.utime(path)
+    monkeypatch.setattr(Dataset, "runs", property(lambda self: pytest.fail("loaded")))
+    build = pages.build()
+    assert (build.read, build.warnings) == (set(), [message])
 
 
 def test_edited_with_the_old_time_and_size(pages, data):
-    path = data.run("a7", max_batch=11)
+    path = data.run("b7", max_batch=11)
     pages.build()
     before = path.stat()
-    data.run("a7", max_batch=22)
+    data.run("b7", max_batch=22)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
-    assert pages.build().read == {"all", "seven"}
-
-
-def test_a_broken_run_that_stays_broken_changes_no_page(pages, data):
-    data.write("runs/b7.yaml", "id: b7\nsize: 7B\n")
-    pages.build()
-    data.write("runs/b7.yaml", "id: b7\nsize: 7B\ntag: MIN\n")
-    assert pages.build().read == set()
-    data.write("runs/b7.yaml", "id: b7\nsize: 3B\n")
-    assert pages.build().read == RUNS - {"empty"}
-    data.write("runs/b7.yaml", "id: b7\nsize: 14B\n")
-    assert pages.build().read == {"all", "three"}
-    data.write("runs/b7.yaml", "id: b7\nsize: 32B\n")
-    assert pages.build().read == {"all"}
-
-
-def test_a_value_that_is_not_known_any_more(pages, data):
-    data.run("a7", label="My model", settings={"data.x": 1})
-    pages.page(".. verl-runs:: 3B\n   :model: My model\n", "model.rst")
-    pages.page(".. verl-runs:: 3B\n   :columns: id settings.data.x\n", "setting.rst")
-    pages.build()
-    data.run("a7", label="My model", settings={"data.x": 1}, max_batch=2)
-    assert pages.build().read == {"all", "seven"}
-    data.run("a7")
-    build = pages.build()
-    assert build.read == {"all", "seven", "model", "setting"}
-    assert [line.split(": ", 1)[1] for line in build.warnings] == [
-        "ERROR: verl-runs: :model: unknown value 'My model'; add it to architectures.yaml [verl.directive]",
-        "WARNING: verl-runs: no run records the setting 'data.x'; check its spelling [verl.directive]",
-    ]
+    assert_fresh(pages.build(), pages)
 
 
 def test_another_builder_writes_what_the_first_has_read(pages, data):
     pages.build("text")
-    data.run("a7", max_batch=99)
-    assert pages.build().read == {"all", "seven"}
+    data.run("b7", max_batch=99)
+    assert pages.build().read == OURS
     build = pages.build("text")
     assert build.read == set()
-    assert "99" in build.text("seven.txt")
-    before = (build.out / "seven.txt").stat().st_mtime_ns
-    assert (pages.build("text").out / "seven.txt").stat().st_mtime_ns == before, "and once is enough"
+    assert "99" in build.text("all.txt")
+    before = (build.out / "all.txt").stat().st_mtime_ns
+    assert (pages.build("text").out / "all.txt").stat().st_mtime_ns == before, "and once is enough"
 
 
-@pytest.mark.slow
-def test_files_that_change_while_a_parallel_build_runs(pages, data):
-    from sphinx.testing.util import SphinxTestApp
+class KilledError(BaseException):
+    """A build that ends early."""
 
-    app = SphinxTestApp(srcdir=pages.path, freshenv=True, parallel=4)
-    app.connect("env-updated", lambda app, env: data.run("d7") and None, priority=1)
+
+@pytest.mark.parametrize(
+    ("event", "moment"),
+    [("source-read", 1), ("source-read", 6), ("env-updated", 1)]
+    + [("html-page-context", moment) for moment in (1, 4, 8)],
+)
+def test_a_build_that_was_killed(pages, data, event, moment):
+    """The first build after it reads and writes whatever the killed one did not."""
+    edit(data)
+    app = SphinxTestApp(srcdir=pages.path)
+    calls: list[object] = []
+
+    def kill(*arguments: object) -> None:
+        calls.append(arguments)
+        if len(calls) == moment:
+            raise KilledError
+
+    app.connect(event, kill, priority=900)
     try:
-        app.build()
+        with pytest.raises(KilledError):
+            app.build()
     finally:
         app.cleanup()
+    assert_fresh(pages.build(), pages)
+
+
+def test_a_run_that_moves_to_another_page(pages):
+    """Pages that link to it are written again, though they are not read again."""
+    pages.page("Nothing.", "all.rst")
     build = pages.build()
-    assert build.read == {"all", "seven", "count"}
-    assert build.soup("seven.html").find(id="run-d7")
+    assert build.read == {"all"}
+    assert "seven.html#run-a7" in build.text("count.html")
+    assert_fresh(build, pages)
+
+
+def test_a_label_that_appears_is_linked_from_pages_that_are_not_read(pages):
+    assert "later" in "".join(pages.build(verl_resources_add_run="later").warnings)
+    index = pages.path / "index.rst"
+    index.write_text(index.read_text().replace("own-label", "later"))
+    build = pages.build()
+    assert (build.read, build.warnings) == ({"index"}, [])
+    assert "index.html#later" in build.text("empty.html")
+    assert_fresh(build, pages)
 
 
 def test_a_page_that_is_deleted_is_forgotten(pages, data):
     (pages.path / "seven.rst").unlink()
     pages.build()
-    data.run("a7", max_batch=5)
-    assert pages.build().read == {"all"}
-
-
-def test_problems_of_data_that_no_page_shows_are_reported_too(pages, data):
-    data.run("d14", size="14B", tag="X")
-    (pages.path / "all.rst").unlink()
-    (pages.path / "count.rst").unlink()
-    build = pages.build()
-    assert build.read == set()
-    assert len(build.warnings) == 1
-    assert len(pages.build().warnings) == 1, "and again, until it is fixed"
-    data.run("d14", size="14B")
-    assert pages.build().warnings == []
-
-
-def test_a_page_that_asks_for_more_brings_more_problems(pages, data):
-    data.write("analysis.yaml", "steps: 3\n")
-    pages.page(".. verl-accuracy::\n", "accuracy.rst")
-    assert pages.build().warnings == []
-    pages.page(".. verl-memory:: 8B\n", "memory.rst")
-    (warning,) = pages.build().warnings
-    assert "analysis.yaml:1:8: ERROR" in warning
+    edit(data)
+    assert pages.build().read == OURS - {"seven"}
 
 
 def test_loaded_once_however_many_directives(own, data, monkeypatch):
-    from sphinx_verl_resources.dataset import Dataset
-
     calls = []
     real = Dataset._read_run
     monkeypatch.setattr(Dataset, "_read_run", lambda *args: calls.append(1) or real(*args))
     data.run("a")
     own.page(".. verl-runs:: 7B\n\n" * 5 + ":verl:data:`runs`").page(".. verl-runs:: 3B", "b.rst").build()
     assert calls == [1]
-
-
-def test_a_build_without_changes_does_not_load_the_data(pages, monkeypatch):
-    from sphinx_verl_resources.dataset import Dataset
-
-    monkeypatch.setattr(Dataset, "runs", property(lambda self: pytest.fail("loaded")))
-    assert pages.build().read == set()

@@ -31,13 +31,18 @@ class VerlAccuracy(VerlDirective):
     takes = OPTIONS
     instead_of_argument = "list groups in :group:"
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of the data that scores depend on."""
+        return ("config_keys", "accuracy", "cases")
+
     def show(self) -> list[nodes.Node]:
         """Return the table, folded in HTML, with the reasons why some cases do not count."""
-        from ...estimator.queries import Scores
+        from ...estimator.backtest import scores_of
         from ...views import accuracy as render
         from ...views.blocks import details
 
-        scores = self.ask(Scores(self.values["group"]))
+        scores = scores_of(self.data, self.values["group"])
         reasons = dict.fromkeys(filter(None, map(render.reason, scores)))
         targets = self.targets({text: f"verl-case-note-{number}" for number, text in enumerate(reasons, 1)})
         marks = {

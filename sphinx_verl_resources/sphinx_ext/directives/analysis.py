@@ -24,7 +24,7 @@ class VerlRequirements(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return a legend, a table for each model, and remarks."""
         from ...analysis.analysis import assumptions_of
-        from ...analysis.queries import names, required
+        from ...analysis.sections import names, required
         from ...views import analysis as render
 
         answers = self.of_each(self.models(names, "requirements"), required)
@@ -55,7 +55,7 @@ class VerlConfigAdvice(AnalysisDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the requested pieces in the given order."""
-        from ...analysis.queries import configured, names
+        from ...analysis.sections import configured, names
         from ...views import advice as render
 
         if not self.arguments:
@@ -108,7 +108,7 @@ class VerlAnalysis(AnalysisDirective):
 
     def _priorities(self) -> list[nodes.Element]:
         from ...analysis.analysis import analyse
-        from ...analysis.queries import entries, own_models
+        from ...analysis.sections import entries, own_models
         from ...views.advice import priority_rows
 
         outcomes = [self.of_analysis(analyse, name) for name in self.of_analysis(own_models)]
@@ -116,7 +116,7 @@ class VerlAnalysis(AnalysisDirective):
         return [self.table(rows, _("What to switch on first"))]
 
     def _trade_offs(self) -> list[nodes.Element]:
-        from ...analysis.queries import entries
+        from ...analysis.sections import entries
         from ...views.advice import trade_off_rows
 
         rows = trade_off_rows(self.of_analysis(entries, "trade_offs"), self.marks)
@@ -124,7 +124,7 @@ class VerlAnalysis(AnalysisDirective):
 
     def _monitoring(self) -> list[nodes.Element]:
         from ...analysis.analysis import assumptions_of
-        from ...analysis.queries import entries
+        from ...analysis.sections import entries
         from ...views.advice import command_list, metric_rows
 
         metrics, assumed = self.of_analysis(entries, "metrics"), self.of_analysis(assumptions_of)

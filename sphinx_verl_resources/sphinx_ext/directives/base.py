@@ -16,13 +16,12 @@ from ...views.table import empty_table, verl_marks
 from ..domain import VerlDomain
 from ..ids import free_id
 from ..logs import log_at
-from ..queries import Extension, FilesWithErrors
 from .options import AnyOption, Option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...query import Answer, DataPart, Query
+    from ...estimator.context import EstimatorContext
     from ...views.drawing import Drawing
 
 #: Options of every directive that makes a table.
@@ -67,13 +66,11 @@ class VerlDirective(SphinxDirective):
     given: dict[str, str]
     values: dict[str, Any]
     problems: list[Diagnostic]
-    #: The parts of the data that the content depends on, see ``Query.reads``.
-    _read: set[DataPart]
 
     def run(self) -> list[nodes.Node]:
         """Return the content, or a box for each problem."""
-        self.given, self.problems, self._read = {}, [], set()
-        self.ask(Extension())
+        self.given, self.problems = {}, []
+        self.domain.use(*self.reads)
         known = {option.name: option for option in self.forms()[self.form]}
         self.values = {name: option.value for name, option in known.items()}
         for name, text in self.options.items():
@@ -93,7 +90,8 @@ class VerlDirective(SphinxDirective):
         for problem in self.problems:
             self.log(problem)
         self._locate(content)
-        files = self.ask(FilesWithErrors(tuple(sorted(self._read)))) if self._read else ()
+        wrong = (item for part in self.reads for item in self.data.diagnostics_of(part) if item.is_error)
+        files = sorted({item.place.path for item in wrong})
         return [
             *(self.box(nodes.literal("", printable(name)), nodes.Text(NOT_USED)) for name in files),
             *content,
@@ -149,10 +147,20 @@ class VerlDirective(SphinxDirective):
         """
         raise NotImplementedError
 
-    def ask(self, query: Query[Answer]) -> Answer:
-        """Answer a query, see ``VerlDomain.ask``."""
-        self._read |= query.reads
-        return VerlDomain.of(self.env).ask(query)
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of the data, besides the runs, that the content depends on."""
+        return ()
+
+    @property
+    def domain(self) -> VerlDomain:
+        """The domain, which has the data of this build."""
+        return VerlDomain.of(self.env)
+
+    @property
+    def data(self) -> EstimatorContext:
+        """The records."""
+        return self.domain.records
 
     @contextmanager
     def noted(self, option: str = "") -> Iterator[None]:

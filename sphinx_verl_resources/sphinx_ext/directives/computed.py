@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ... import selection
 from ...diagnostics import Location, NoAnswerError
 from ...i18n import N_, _
-from ..domain import VerlDomain
 from ..objects import GPU
-from ..queries import ConfigValue, RegistryNames
 from ..references import link_if_any
 from .base import VerlDirective
 from .options import Option
+from .registries import entries_named
+
+Answer = TypeVar("Answer")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ...diagnostics import Diagnostic
-    from ...query import Answer, Query
 
     Settings = tuple[tuple[str, Any], ...]
 
@@ -46,11 +46,14 @@ class AnalysisDirective(VerlDirective):
         """The names of the remarks that have a mark."""
         return set()
 
-    def of_analysis(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
-        """Return the result of a function of the analysis, see ``AnalysisQuery``."""
-        from ...analysis.queries import AnalysisQuery
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of the data that the analysis depends on."""
+        return ("analysis", "config_keys")
 
-        return self.ask(AnalysisQuery(function, arguments))
+    def of_analysis(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Return the result of a function of the analysis."""
+        return function(self.data.analysis, *arguments)
 
     def models(self, function: Callable[..., Sequence[str]], *arguments: Any) -> Sequence[str]:
         """Return the models in the argument; without one, the result of a function of the analysis.
@@ -58,7 +61,7 @@ class AnalysisDirective(VerlDirective):
         Raises:
             NoAnswerError: a model occurs twice, or the argument contains none.
         """
-        from ...analysis.queries import names
+        from ...analysis.sections import names
 
         if not self.arguments:
             return self.of_analysis(function, *arguments)
@@ -80,7 +83,7 @@ class AnalysisDirective(VerlDirective):
 
     def marks(self, subject: str) -> tuple[str, ...]:
         """Return the names of the remarks about a subject; ``remarks`` then lists them."""
-        from ...analysis.queries import remarks_about
+        from ...analysis.sections import remarks_about
 
         if NO_REMARKS in self.given or not subject:
             return ()
@@ -90,16 +93,15 @@ class AnalysisDirective(VerlDirective):
 
     def remarks(self) -> list[nodes.Element]:
         """Return the list of all remarks that have a mark."""
-        from ...analysis.queries import remarks_named
+        from ...analysis.sections import remarks_named
         from ...views.remarks import remark_list
 
         if not self._marked:
             return []
         found, verl = self.of_analysis(remarks_named, *sorted(self._marked))
-        self.ask(ConfigValue("script_url"))
-        page = self.ask(ConfigValue("estimator_page"))
-        more = link_if_any(page, _(ESTIMATOR), self.env.docname)
-        return [remark_list(found, verl, VerlDomain.of(self.env).settings.links, more)]
+        settings = self.domain.settings
+        more = link_if_any(settings.estimator_page, _(ESTIMATOR), self.env.docname)
+        return [remark_list(found, verl, settings.links, more)]
 
 
 class SettingsDirective(VerlDirective):
@@ -130,10 +132,15 @@ class SettingsDirective(VerlDirective):
         """Return the place of a setting on the page; an empty one if it is not there."""
         return self._places.get(key, Location(""))
 
-    def ask_about_settings(self, query: Query[Answer]) -> Answer | None:
-        """Answer a query; on errors, record them at the lines of the settings and return None."""
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of the data that estimates depend on."""
+        return ("config_keys", "accuracy")
+
+    def of_settings(self, function: Callable[..., Answer], *arguments: Any, **more: Any) -> Answer | None:
+        """Call a function; on errors, record them at the lines of the settings and return None."""
         try:
-            return self.ask(query)
+            return function(*arguments, **more)
         except NoAnswerError as error:
             self.note_all(error.diagnostics)
             return None
@@ -164,7 +171,7 @@ class SettingsDirective(VerlDirective):
         """Record a problem for GPUs or models in an option that the registry does not contain."""
         if names:
             with self.noted(option):
-                self.ask(RegistryNames(kind, tuple(names)))
+                entries_named(self.data, kind, names)
 
     def named_gpus(self) -> tuple[int, str]:
         """Return the number and the name of the GPUs in ``:gpus:``; 0 and an empty name if invalid."""

@@ -63,9 +63,14 @@ class VerlFewest(SettingsDirective):
     takes = OPTIONS
     instead_of_argument = "list the size classes in :sizes:"
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of the data that the table depends on; the analysis has the models of size classes."""
+        return (*super().reads, "analysis")
+
     def show(self) -> list[nodes.Node]:
         """Return the tables, their legend, and the settings of the estimates."""
-        from ...answer.queries import FewestGpus, SizeModels
+        from ...answer.sizes import fewest_tables, size_models
         from ...estimator.tasks import known_task
         from ...views import fewest as render
 
@@ -73,11 +78,20 @@ class VerlFewest(SettingsDirective):
         settings = self.settings()
         if self.problems:
             return []
-        tables = self.ask_about_settings(FewestGpus(self.values["memory"], task, classes, settings))
+        tables = self.of_settings(
+            fewest_tables,
+            self.data,
+            memories=self.values["memory"],
+            task=task,
+            sizes=classes,
+            config=dict(settings),
+        )
         if tables is None:
             return []
         title = self.values["caption"] or _("Fewest GPUs for {task}").format(task=known_task(task))
-        models = dict(self.ask(SizeModels(classes)))
+        models = {
+            size: model for size, model in size_models(self.data).items() if not classes or size in classes
+        }
         panels = self._panels(tables, models, title)
         return self._with_legend(panels, render.fewest_legend(tables), settings)
 
@@ -86,12 +100,13 @@ class VerlFewest(SettingsDirective):
     ) -> list[nodes.Node]:
         """Return the content, its legend unless that is left out, and the settings of the estimates."""
         from ...answer.question import Question, request_of
-        from ...estimator.queries import Defaults
         from ...estimator.tasks import LIMITS
+        from ...estimator.versions import CURRENT
         from ...views.fewest import fit_settings
 
         asked = request_of(Question("", task=self.values["task"], overrides=dict(settings)))
-        every = {**dict(self.ask(Defaults(LIMITS))), **asked.config}
+        defaults = self.data.registries.defaults(CURRENT)
+        every = {**{key: defaults.get(key) for key in LIMITS}, **asked.config}
         return [shown, *(() if NO_LEGEND in self.given else legend), fit_settings(every)]
 
     def _panels(self, tables: tuple[FewestTable, ...], models: dict[str, str], title: str) -> nodes.container:

@@ -9,7 +9,7 @@ from ...analysis_records import LIMITS
 from ...diagnostics import Code, NoAnswerError
 from ...i18n import _
 from ..references import row_link
-from .base import ABOUT_TABLE
+from .base import ABOUT_TABLE, VerlDirective
 from .computed import WITHOUT_REMARKS, AnalysisDirective, SettingsDirective
 from .options import Option, choices, number, pieces, resource
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ...analysis.analysis import Outcome
-    from ...estimator.queries import EstimateQuery
+    from ...answer.answer import Answer
     from ...estimator.versions import Version
     from ...records import Measured
 
@@ -117,6 +117,12 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return {"analysis": ANALYSIS_OPTIONS, "estimate": ESTIMATE_OPTIONS}
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of the data that the form depends on."""
+        kind: type[VerlDirective] = SettingsDirective if self.form == "estimate" else AnalysisDirective
+        return kind.reads.fget(self)  # type: ignore[attr-defined, no-any-return]
+
+    @property
     def form(self) -> str:
         """The form that the options select, or that their names and the text require."""
         if not self.options.keys().isdisjoint(ASKING):
@@ -160,7 +166,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         return self._show_analysis(self.of_analysis(analyse, name, *map(self.values.get, LIMITS), steps))
 
     def _steps(self) -> tuple[str, ...] | None:
-        from ...analysis.queries import names
+        from ...analysis.sections import names
 
         text = self.given.get("steps")
         if text is None or text.strip().lower() == "none":
@@ -169,7 +175,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
 
     def _check_sharing(self, steps: tuple[str, ...] | None) -> None:
         """Refuse a number of GPUs if no step shares anything among them."""
-        from ...analysis.queries import names, sharing_steps
+        from ...analysis.sections import names, sharing_steps
 
         if "gpus" in self.given:
             sharing = self.of_analysis(sharing_steps)
@@ -210,7 +216,7 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
         """Return the memory of a run, phase by phase, and the settings that the estimate leaves out."""
         self.need_table()
         self._check_form()
-        found: tuple[EstimateQuery, str, Measured | None] | None = None
+        found: tuple[Answer, str, Measured | None] | None = None
         with self.noted():
             if "model" in self.given:
                 found = self._of_model()
@@ -233,47 +239,51 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
                 what = f"{mixed} requires" if mixed else "settings require"
                 raise NoAnswerError.because(f"{what} :model:", "a run has its own")
 
-    def _of_run(self) -> tuple[EstimateQuery, str, Measured | None]:
-        """Return the query, its title, and the measured figures of the run."""
-        from ...estimator.queries import RecordedRun, RunEstimate
+    def _of_run(self) -> tuple[Answer, str, Measured | None]:
+        """Return the answer, its title, and the measured figures of the run."""
+        from ...answer.answer import answer_run
+        from ...estimator.recorded import recorded_run
         from ...views.runs import run_title
 
         name = self.values["run"]
-        run, query = self.ask(RecordedRun(name)), RunEstimate(name)
+        run = recorded_run(self.data, name)
         try:
-            self.ask(query)
+            found = answer_run(run, self.data)
         except NoAnswerError as error:
             if not run.settings:  # the message names the run
                 raise
             raise NoAnswerError.because(
                 f"the run {name!r} cannot be estimated: {error}", code=error.code
             ) from None
-        return query, run_title(run), run.measured
+        return found, run_title(run), run.measured
 
-    def _of_model(self) -> tuple[EstimateQuery, str, None] | None:
-        """Return the query and its title; if there is no answer, record problems and return None."""
-        from ...estimator.queries import ModelEstimate
+    def _of_model(self) -> tuple[Answer, str, None] | None:
+        """Return the answer and its title; if there is none, record problems and return None."""
+        from ...answer.answer import answer_settings
+        from ...estimator.request import Request
+        from ...estimator.versions import CURRENT
 
         settings = self.settings()
         count, gpu = self.named_gpus()
         model = self.values["model"]
-        query = ModelEstimate(model, count or 8, gpu or "H100", settings, self.values["verl-version"])
-        found = self.ask_about_settings(query)
+        version = self.values["verl-version"] or CURRENT
+        request = Request(model, dict(settings), count or 8, gpu or "H100", version=version)
+        found = self.of_settings(answer_settings, request, self.data)
         if found is None:
             return None
         if not self.problems:
-            self.note_all(found.warnings)
-        return query, _("{model} on {gpus}").format(model=model, gpus=f"{count}×{gpu}"), None
+            self.note_all(found.best.estimate.warnings)
+        return found, _("{model} on {gpus}").format(model=model, gpus=f"{count}×{gpu}"), None
 
-    def _show_estimate(self, query: EstimateQuery, title: str, measured: Measured | None) -> list[nodes.Node]:
+    def _show_estimate(self, answer: Answer, title: str, measured: Measured | None) -> list[nodes.Node]:
         from ...estimator.recorded import credible
         from ...views import estimate as render
         from ...views.charts import phase_chart
 
-        found = self.ask(query)
+        found = answer.best.estimate
         caption = _("{what}: memory per GPU, phase by phase").format(what=title)
         made: dict[str, Callable[[], Iterable[nodes.Node]]] = dict.fromkeys(self.values["show"], list)
-        made["answer"] = lambda: self._answer(query, measured)
+        made["answer"] = lambda: self._answer(answer, measured)
         if shown := credible(found):
             name = self.values["run"] or title
             made |= {
@@ -287,13 +297,11 @@ class VerlMemory(AnalysisDirective, SettingsDirective):
             content.append(render.evidence_legend())
         return [*content, *render.notes(found)]
 
-    def _answer(self, query: EstimateQuery, measured: Measured | None) -> list[nodes.Node]:
+    def _answer(self, found: Answer, measured: Measured | None) -> list[nodes.Node]:
         """Return the answer in words, with related recorded runs."""
-        from ...answer.queries import SettingsAnswer
         from ...views.answer import evidence_items
         from ...views.estimate import answer
 
-        found = self.ask(SettingsAnswer(query))
         runs = evidence_items(found, self.values["run"], partial(row_link, self.env))
         return answer(found, measured, runs)
 
@@ -307,7 +315,7 @@ class VerlMemorySummary(AnalysisDirective):
     def show(self) -> list[nodes.Node]:
         """Return the table."""
         from ...analysis.analysis import analyse
-        from ...analysis.queries import own_models
+        from ...analysis.sections import own_models
         from ...views import analysis as render
         from ...views.blocks import legend
 

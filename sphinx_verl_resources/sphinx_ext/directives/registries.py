@@ -7,16 +7,41 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from docutils import nodes
 
 from ... import __version__
-from ...diagnostics import NoAnswerError
-from ...selection import phrases
+from ...diagnostics import Code, Diagnostic, Location, NoAnswerError, suggest_or
+from ...selection import FILTERS, phrases
 from ...views.registries import gpu_rows, model_rows
-from ..domain import VerlDomain
-from ..objects import GPU, MODEL, Target
-from ..queries import RegistryEntries
+from ..objects import GPU, LABELS, MODEL, Target
 from .base import ABOUT_TABLE, VerlDirective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ...dataset import Dataset
+    from ...registries import Registry
+
+
+def entries_named(data: Dataset, kind: str, names: Sequence[str]) -> tuple[Any, ...]:
+    """Return entries of a registry in its order or in that of the names; all for no names.
+
+    Raises:
+        NoAnswerError: names are unknown.
+    """
+    registry: Registry[Any] = data.gpus if kind == GPU else data.architectures
+    code = Code.unknown_gpu if kind == GPU else Code.unknown_model
+    unknown = [
+        Diagnostic(
+            Location(""),
+            code,
+            f"unknown {LABELS[kind]} {name!r}",
+            suggest_or(name, registry.names, FILTERS[kind].remedy),
+        )
+        for name in names
+        if registry.get(name) is None
+    ]
+    if unknown:
+        raise NoAnswerError(*unknown)
+    found = [registry.get(name) for name in names] or [*registry]
+    return tuple({id(entry): entry for entry in found}.values())
 
 
 class RegistryDirective(VerlDirective):
@@ -34,14 +59,14 @@ class RegistryDirective(VerlDirective):
         asked = phrases(" ".join(self.arguments)) if self.arguments else []
         if self.arguments and not asked:
             raise NoAnswerError.because("name at least one, with commas between, or leave the argument out")
-        entries: Sequence[Any] = self.ask(RegistryEntries(self.kind, tuple(asked)))
+        entries = entries_named(self.data, self.kind, asked)
         if self.problems:
             return []
         inside = self.rows(entries)
         for entry, target in zip(entries, inside.findall(nodes.target), strict=True):
             target["ids"] = [self.free_id(target["ids"][0], target)]
             name = getattr(entry, self.key)
-            VerlDomain.of(self.env).note_object(self.kind, name, Target(target["ids"][0], name))
+            self.domain.note_object(self.kind, name, Target(target["ids"][0], name))
         return [self.table(inside)]
 
 
@@ -65,14 +90,18 @@ class VerlDownloads(VerlDirective):
     directive = "verl-downloads"
     instead_of_argument = "leave it out"
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of the data that estimates depend on."""
+        return ("config_keys", "accuracy")
+
     def show(self) -> list[nodes.Node]:
         """Return the list, and remember the files for the builder."""
-        from ...answer.queries import Exported
+        from ...answer.export import export_of
         from ...views.exports import download_list, download_texts
 
         if self.problems:
             return []
-        domain = VerlDomain.of(self.env)
-        for name, text in download_texts(self.ask(Exported(__version__))).items():
-            domain.note_file(name, text)
+        for name, text in download_texts(export_of(self.data, __version__)).items():
+            self.domain.note_file(name, text)
         return [download_list()]

@@ -15,12 +15,10 @@ from ...i18n import N_, _
 from ...records import PAGE_COLUMNS, WORDS, row_id, run_class, size_slug
 from ...selection import RunSelection
 from ...views.blocks import fill, listed
-from ...views.runs import COMPUTED, run_about, run_title, templates_used
+from ...views.runs import COMPUTED, run_about, run_title
 from ...views.table import one_cell
-from ..domain import VerlDomain
 from ..ids import claimed_id
 from ..objects import RUN, SIZE, Target
-from ..queries import ConfigValue, KnownValue, Runs
 from ..references import contribute_link, row_link
 from .base import ABOUT_TABLE, VerlDirective
 from .options import Option
@@ -98,6 +96,12 @@ class VerlRuns(VerlDirective):
     #: The id of each run's row.
     _anchors: dict[str, str]
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of the data that estimates depend on, if the table shows any."""
+        shows_estimates = "details" in self.options or "estimate." in str(self.options.get("columns"))
+        return ("config_keys", "accuracy") if shows_estimates else ()
+
     def show(self) -> list[nodes.Node]:
         """Return sections and tables; the rows follow when the page is written."""
         chosen = self._chosen()
@@ -108,13 +112,9 @@ class VerlRuns(VerlDirective):
 
     def _show(self, chosen: RunSelection, columns: Sequence[str]) -> list[nodes.Node]:
         self._look_at_settings((*columns, *(name for name, descending in chosen.sort)))
-        recorded = tuple(name for name in columns if name not in COMPUTED)
-        found = self.ask(Runs(chosen, None if "details" in self.given else recorded))
-        runs, broken = list(found.runs), found.broken
+        runs = selection.select_runs(self.data, chosen)
+        broken = selection.select_broken(self.data, chosen)
         self._anchors = self._reserved(runs)
-        linked = [*columns, "script", "evidence"] if "details" in self.given else columns
-        for template in sorted(templates_used(runs, linked)):
-            self.ask(ConfigValue(template))
         if "caption" in self.given:
             order = {size: index for index, size in enumerate(selection.sizes_to_show(runs, chosen))}
             if not chosen.sort:
@@ -123,7 +123,6 @@ class VerlRuns(VerlDirective):
         return self._sections(runs, columns, broken, chosen)
 
     def _chosen(self) -> RunSelection:
-        catalog = VerlDomain.of(self.env).catalog
         sizes: tuple[str, ...] = ()
         filters: list[tuple[str, tuple[str, ...]]] = []
         with self.noted():
@@ -132,9 +131,7 @@ class VerlRuns(VerlDirective):
             with self.noted(name):
                 if name in self.given:
                     words = selection.phrases(self.given[name])
-                    for word in words:
-                        self.ask(KnownValue(name, word))
-                    filters.append((name, selection.filter_values(catalog, name, words)))
+                    filters.append((name, selection.filter_values(self.data, name, words)))
         return RunSelection(sizes, tuple(filters), self.values["sort"])
 
     def _look_at_settings(self, names: Iterable[str]) -> None:
@@ -143,7 +140,7 @@ class VerlRuns(VerlDirective):
             key = name.removeprefix("settings.")
             if key == name:
                 continue
-            hint = self.ask(KnownValue("settings", key))
+            hint = selection.hint_if_unknown(self.data, "settings", key)
             if hint is not None:
                 message, remedy = f"no run records the setting {key!r}", hint or "check its spelling"
                 self.log(Diagnostic(Location(""), Code.directive, message, remedy, Severity.WARNING))
@@ -186,7 +183,7 @@ class VerlRuns(VerlDirective):
     def _note_size(self, size: str, place: nodes.Element) -> None:
         """Set the id that references to a size class link to."""
         place["ids"].append(claimed_id(size_slug(size), place, self.state.document))
-        VerlDomain.of(self.env).note_object(SIZE, size, Target(place["ids"][0], size))
+        self.domain.note_object(SIZE, size, Target(place["ids"][0], size))
 
     def _content(
         self,
@@ -216,7 +213,7 @@ class VerlRuns(VerlDirective):
 
     def _reserved(self, runs: Iterable[Run]) -> dict[str, str]:
         """Return the id of each run's row, which is the same for all tables of a page."""
-        shown = VerlDomain.of(self.env).shown.get(self.env.docname, {}).get(RUN, {})
+        shown = self.domain.shown.get(self.env.docname, {}).get(RUN, {})
         place, page = verl_runs(), self.state.document
         return {
             run.id: shown[run.id].anchor if run.id in shown else claimed_id(row_id(run.id), place, page)
@@ -225,22 +222,21 @@ class VerlRuns(VerlDirective):
 
     def _index(self, runs: Iterable[Run]) -> addnodes.index:
         """Record the rows that references link to; return their entries in the general index."""
-        domain = VerlDomain.of(self.env)
         index = addnodes.index(entries=[])
         for run in runs:
             about = run_about(run)
             anchor = self._anchors[run.id]
-            if domain.note_object(RUN, run.id, Target(anchor, run_title(run), run.size)):
+            if self.domain.note_object(RUN, run.id, Target(anchor, run_title(run), run.size)):
                 model = run.short_name.replace(";", ",")  # a semicolon would split the entry
                 index["entries"].append(("single", f"{model}; {about}", anchor, "", None))
         return index
 
     def _estimate(self, run: Run) -> Estimate | None:
-        """Return the estimate of a run, and make the page depend on it."""
-        from ...estimator.queries import RunEstimate
+        """Return the estimate of a run; None if its settings allow none."""
+        from ...estimator.recorded import estimate_run
 
         try:
-            return self.ask(RunEstimate(run.id))
+            return estimate_run(run, self.data.registries)
         except NoAnswerError:
             return None
 
@@ -265,21 +261,22 @@ class VerlRuns(VerlDirective):
 
     def _details(self, run: Run, title: str) -> verl_details:
         """Return the details of a run: status and peak, then a folded block with everything else."""
-        from ...answer.queries import RunArguments, SettingsAnswer
-        from ...estimator.queries import Capacity, RunEstimate
-        from ...estimator.recorded import credible
+        from ...answer.answer import answer_run
+        from ...answer.command import as_arguments
+        from ...estimator.recorded import credible, version_of_run
+        from ...estimator.registries import capacity_of
         from ...views import run_details as render
         from ...views.blocks import details
         from ...views.charts import phase_chart
         from ...views.estimate import MEMORY_CLASS, phase_rows
 
-        self.ask(ConfigValue("edit_url"))
-        settings = VerlDomain.of(self.env).settings
+        settings = self.domain.settings
         estimate = self._estimate(run)
         if estimate is not None and not estimate.is_complete:
             estimate = None
-        capacity = self.ask(Capacity(run.gpus.type)) if run.gpus.type else None
-        found = None if estimate is None else self.ask(SettingsAnswer(RunEstimate(run.id)))
+        gpu = self.data.gpu_of(run)
+        capacity = capacity_of(gpu) if gpu else None
+        found = None if estimate is None else answer_run(run, self.data)
         content: list[nodes.Node] = [
             render.facts(run, settings.links),
             *render.verdict(run, found, partial(row_link, self.env)),
@@ -291,7 +288,8 @@ class VerlRuns(VerlDirective):
             rows = phase_rows(shown)
             content.append(self.table(rows, with_options=False, table_class=MEMORY_CLASS))
         edit = settings.edit_address(f"runs/{run.id}.yaml")
-        content += [*render.flags(run, self.ask(RunArguments(run.id))), *render.edit_link(edit)]
+        arguments = as_arguments(run.settings, version_of_run(run), self.data.registries)
+        content += [*render.flags(run, arguments), *render.edit_link(edit)]
         return details(render.summary(run, title, capacity, estimate), content)
 
     def _runs_table(self, inside: nodes.Element) -> nodes.table:
@@ -304,7 +302,7 @@ class VerlRuns(VerlDirective):
             text = _("No recorded run for {sizes} matches.") if sizes else _("No recorded run matches.")
             paragraph += nodes.Text(text.format(sizes=sizes))
         else:
-            link = contribute_link(self.ask(ConfigValue("add_run")), self.env.docname)
+            link = contribute_link(self.domain.settings.add_run, self.env.docname)
             text = _("No run is recorded for {sizes} yet. {link}") if sizes else _(NONE_YET)
             paragraph += fill(text, sizes=sizes, link=link)
         return paragraph

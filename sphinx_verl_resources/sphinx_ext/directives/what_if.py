@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sphinx.util.parallel import ParallelTasks, parallel_available
+
 from ...analysis_records import LIMITS
 from ...diagnostics import Code, Diagnostic
 from ...i18n import N_, _
 from ...records import MOST_GPUS
 from ...selection import names, phrases
-from ..domain import VerlDomain
 from ..objects import GPU, MODEL
-from ..queries import ConfigValue
 from ..references import link_if_any, row_link
 from .computed import SettingsDirective
 from .options import Option, numbers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from docutils import nodes
 
-    from ...answer.grid import Axes
+    from ...answer.grid import Axes, GridCells
     from .computed import Settings
 
 #: The choices in the form of ``verl-what-if``: GPUs of recorded runs and other common GPUs, numbers of GPUs,
@@ -90,7 +90,6 @@ class VerlWhatIf(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the form with its first answer, and remember the files with all answers."""
-        from ...answer.queries import Grid
         from ...views.what_if import form
         from ...views.what_if_answers import answers_file, answers_of, fields_of, first_answer, shared_data
 
@@ -99,9 +98,7 @@ class VerlWhatIf(SettingsDirective):
         self._check_settings(settings)
         if self.problems:
             return []
-        queries = {model: Grid(model, axes, settings) for model in models}
-        VerlDomain.of(self.env).find_ahead(queries.values())
-        grids = {model: self.ask(query) for model, query in queries.items()}
+        grids = self._grids(models, axes, settings)
         if all(cells.errors for cells in grids.values()):
             self.note_all(grids[models[0]].errors)
             return []
@@ -113,10 +110,9 @@ class VerlWhatIf(SettingsDirective):
         for of_model in answers:
             name, path, text = answers_file(of_model)
             files.append(name)
-            VerlDomain.of(self.env).note_file(path, text)
+            self.domain.note_file(path, text)
         fields, shared = fields_of(models, axes), shared_data(files, grids[models[0]])
-        page = self.ask(ConfigValue("estimator_page"))
-        more = link_if_any(page, _(_MORE), self.env.docname)
+        more = link_if_any(self.domain.settings.estimator_page, _(_MORE), self.env.docname)
         return [
             form(
                 fields,
@@ -129,14 +125,28 @@ class VerlWhatIf(SettingsDirective):
             )
         ]
 
+    def _grids(self, models: Iterable[str], axes: Axes, settings: Settings) -> dict[str, GridCells]:
+        """Compute the cells of each model, in several processes if Sphinx uses more than one."""
+        from ...answer.grid import compute_grid
+
+        def compute(model: str) -> GridCells:
+            return compute_grid(model, axes, dict(settings), self.data)
+
+        if self.domain.jobs < 2 or not parallel_available:
+            return {model: compute(model) for model in models}
+        found: dict[str, GridCells] = {}
+        tasks = ParallelTasks(self.domain.jobs)
+        for model in models:
+            tasks.add_task(compute, model, found.__setitem__)
+        tasks.join()
+        return {model: found[model] for model in models}
+
     def _runs(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Return the titles of runs, each with the address of its script; empty if there is none."""
-        from ...estimator.queries import RecordedRun
         from ...views.runs import title_and_batch
 
-        self.ask(ConfigValue("script_url"))
-        links = VerlDomain.of(self.env).settings.links
-        runs = {run: self.ask(RecordedRun(run)) for run in ids}
+        links = self.domain.settings.links
+        runs = {run: self.data.runs[run] for run in ids}
         return {
             id_: (title_and_batch(run), links.file(run.script.ref, run.script.path) if run.script else "")
             for id_, run in runs.items()
@@ -145,14 +155,14 @@ class VerlWhatIf(SettingsDirective):
     def _choices(self) -> tuple[tuple[str, ...], Axes]:
         """Return the models and the other choices, and record their problems."""
         from ...answer.grid import Axes
-        from ...answer.queries import UsedModels
+        from ...answer.sizes import used_models
 
         models, gpus, counts, responses = map(
             self.values.__getitem__, ("models", "gpus", "counts", "responses")
         )
         self.check_recorded(MODEL, models, "models")
         self.check_recorded(GPU, gpus, "gpus")
-        models, axes = models or self.ask(UsedModels()), Axes(counts, gpus, responses)
+        models, axes = models or used_models(self.data), Axes(counts, gpus, responses)
         size = len(models) * axes.size
         if size > MOST_CELLS:
             message = f"the form has {size:,} combinations; the maximum is {MOST_CELLS:,}"

@@ -1,46 +1,16 @@
-"""Queries about the memory analysis: each is a function and its arguments."""
+"""The entries of the analysis, and what follows from them, by section and name."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..query import Answer, Query, plain
 from .analysis import entry_of
 from .requirements import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..analysis_records import Analysis, Configuration, Remark, VerlState
-    from ..dataset import Dataset
     from ..registries import ConfigKey
     from .requirements import JudgedClaim
-
-
-@dataclass(frozen=True)
-class AnalysisQuery(Query[Answer]):
-    """A query for the result of a function of the analysis.
-
-    The answer contains plain values, records and results; pages show every field of them.
-
-    Attributes:
-        function: a function of the analysis and ``arguments``, ``analysis.analyse`` for example.
-        arguments: further arguments, plain values.
-    """
-
-    function: Callable[..., Answer]
-    arguments: tuple[Any, ...] = ()
-
-    reads = frozenset({"config_keys", "analysis"})
-
-    def answer(self, data: Dataset) -> Answer:
-        """Call the function."""
-        return self.function(data.analysis, *self.arguments)
-
-    def key(self) -> Any:
-        """Return the name of the function, and the arguments."""
-        return [f"{self.function.__module__}.{self.function.__qualname__}", plain(self.arguments)]
 
 
 def names(analysis: Analysis, section: str) -> tuple[str, ...]:
