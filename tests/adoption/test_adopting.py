@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 from bs4 import BeautifulSoup
-
-from sphinx_verl_resources import __version__
 
 pytestmark = pytest.mark.slow
 
@@ -27,12 +25,6 @@ def guide(root):
     return (root / "docs/adopting.rst").read_text("utf-8")
 
 
-def captioned(guide: str, caption: str) -> str:
-    """Return the block with a caption."""
-    (text,) = re.findall(rf"^   :caption: {re.escape(caption)}.*\n\n((?:(?:   .*)?\n)+)", guide, re.MULTILINE)
-    return dedent(text).strip("\n") + "\n"
-
-
 def build(docs: Path) -> tuple[BeautifulSoup, str]:
     """Return the page and the log of a fresh build."""
     out = docs.parent / "html"
@@ -43,25 +35,72 @@ def build(docs: Path) -> tuple[BeautifulSoup, str]:
     return BeautifulSoup(page, "html.parser"), done.stderr.replace(f"{docs}/", "")
 
 
+def git(folder: Path, *arguments: str) -> str:
+    names = ("user.name=A", "user.email=a@example.org")
+    command = ["git", "-C", str(folder), *(word for name in names for word in ("-c", name)), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def adopt(root: Path, checkout: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(root / "tools/adopt.py"), str(checkout)]
+    names = {
+        "GIT_AUTHOR_NAME": "A",
+        "GIT_AUTHOR_EMAIL": "a@b.org",
+        "GIT_COMMITTER_NAME": "A",
+        "GIT_COMMITTER_EMAIL": "a@b.org",
+    }
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **names})
+
+
 @pytest.fixture(scope="module")
-def adopted(root, guide, published, tmp_path_factory, needs):
-    """The page and the log with the changes of the guide, then with a mistake in a run file."""
+def branch(root, tmp_path_factory):
+    """A checkout whose conf.py and requirements have CR LF, and what the tool printed about its branch."""
+    checkout = tmp_path_factory.mktemp("verl")
+    shutil.copytree(MINIATURE, checkout / "docs", ignore=shutil.ignore_patterns("_build", "__pycache__"))
+    for name in ("conf.py", "requirements-docs.txt"):
+        path = checkout / "docs" / name
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    git(checkout, "init", "-q", "-b", "main")
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-q", "-m", "All")
+    done = adopt(root, checkout)
+    assert done.returncode == 0, done.stderr
+    return checkout, done.stdout
+
+
+@pytest.fixture(scope="module")
+def adopted(branch, needs):
+    """The page and the log with the changes of the tool, then with a mistake in a run file."""
     needs("myst_parser", "sphinx_rtd_theme")
-    docs = tmp_path_factory.mktemp("verl") / "docs"
-    shutil.copytree(MINIATURE, docs, ignore=shutil.ignore_patterns("_build", "__pycache__"))
-    with (docs / "conf.py").open("a") as stream:
-        stream.write(captioned(guide, "docs/conf.py"))
-    typed = (docs / PAGE).read_text("utf-8")
-    before = re.split(r"^[\d.]+B\n~+$", typed, maxsplit=1, flags=re.MULTILINE)[0]
-    (docs / PAGE).write_text(before + captioned(guide, f"docs/{PAGE}"), "utf-8")
-    (docs / RUN).parent.mkdir(parents=True)
-    for file in (root / "data/runs").glob("*.yaml"):
-        text = file.read_text("utf-8")
-        if any(row["Path"] in text for row in published):
-            (docs / RUN).with_name(file.name).write_text(text.split("\n", 1)[1], "utf-8")
+    docs = branch[0] / "docs"
     page, log = build(docs)
-    (docs / RUN).write_text((docs / RUN).read_text("utf-8").replace("tag: MIN", "tag: MAX"), "utf-8")
-    return page, log, build(docs)[1]
+    text = (docs / RUN).read_text("utf-8")
+    (docs / RUN).write_text(text.replace("tag: MIN", "tag: MAX"), "utf-8")
+    wrong = build(docs)[1]
+    (docs / RUN).write_text(text, "utf-8")
+    return page, log, wrong
+
+
+def test_the_branch(branch, guide, root, published):
+    checkout, printed = branch
+    assert re.match(r"\[doc\] feat: \w", git(checkout, "log", "-1", "--format=%s"))
+    changed = git(checkout, "diff", "--name-only", "main").split()
+    assert len([name for name in changed if "/runs/" in name]) == len(published)
+    assert {name for name in changed if "/runs/" not in name} == {
+        f"docs/{PAGE}", "docs/conf.py", "docs/requirements-docs.txt",
+    }  # fmt: skip
+    for name in ("conf.py", "requirements-docs.txt"):
+        content = (checkout / "docs" / name).read_bytes()
+        assert content.count(b"\n") == content.count(b"\r\n")
+        added = git(checkout, "diff", "main", "--", f"docs/{name}").splitlines()
+        lines = [line[1:].rstrip("\r") for line in added if re.match(r"\+[^+\r]", line)]
+        assert lines
+        assert all(line in guide for line in lines)
+    page = (checkout / "docs" / PAGE).read_text("utf-8")
+    assert "run_<model>_<train-backend>.sh" in page
+    assert "[gpunums]" not in page
+    assert "git switch main && git branch -D doc-hardware-runs" in printed
+    assert adopt(root, checkout).returncode == 2, "it is adopted already"
 
 
 def test_the_built_rows_are_the_typed_ones(adopted, published):
@@ -97,10 +136,12 @@ def test_sizes_without_a_run_lead_to_a_section_that_says_how_to_add_one(adopted)
     assert "verl-resources new --script" in adopted[0].select_one("[id=verl-add-a-run]").parent.get_text()
 
 
-def test_the_requirement_is_this_package_with_a_version_or_an_address(guide, root):
-    _, line = captioned(guide, "docs/requirements-docs.txt").splitlines()
-    name, version = line.split("==")
-    assert f'name = "{name}"' in (root / "pyproject.toml").read_text("utf-8")
-    assert __version__.startswith(version.removesuffix("*"))
-    assert f"{name} @ https://" in guide
-    assert not re.search(rf"pip install {name}\b", guide)
+def test_the_way_back(branch):
+    checkout, _ = branch
+    git(checkout, "revert", "--no-edit", "HEAD")
+    assert git(checkout, "diff", "--stat", "main") == ""
+
+
+def test_never_by_name_alone(guide):
+    assert "sphinx-verl-resources @ https://" in guide
+    assert not re.search(r"pip install sphinx-verl-resources\b", guide)
