@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .dataset import DataFile, Dataset, Directory
     from .git import Repository
-    from .strict_yaml import Document
+    from .strict_yaml import Document, Loc
 
     #: A place, a message and a remedy; or a problem of another code or severity.
     Finding = tuple[Location, str, str] | Diagnostic
@@ -79,6 +79,20 @@ class Check(Generic[Data]):
         )
         broken = {file.shown for file in self.data.broken}
         return tuple((run, document) for run, file, document in found if run and file.shown not in broken)
+
+    @cached_property
+    def links(self) -> tuple[tuple[Document, Loc, str, str | None], ...]:
+        """Each link of a run to verl: its file, the position of the commit, the commit, the path."""
+        found: list[tuple[Document, Loc, str, str | None]] = []
+        for run, document in self.runs:
+            if run.script:
+                found.append((document, ("script", "ref"), run.script.ref, run.script.path))
+            for index, item in enumerate(run.evidence):
+                if item.ref:
+                    found.append((document, ("evidence", index, "ref"), item.ref, item.path))
+        if self.repository:
+            self.repository.look_up(ref for _, _, ref, _ in found)
+        return tuple(found)
 
     def entries(self, kind: str, model: type[Record]) -> Iterator[tuple[Record, Callable[[str], Location]]]:
         """Yield the valid entries of a registry, each with a function that returns the place of a field."""
@@ -243,20 +257,10 @@ def no_version(check: Check[Any]) -> Iterator[Finding]:
 # -- links to verl's repository
 
 
-def _refs(check: Check[Any]) -> Iterator[tuple[Document, tuple[str | int, ...], str, str | None]]:
-    """Yield each link of a run to verl: its file, the position of the commit, the commit, the path."""
-    for run, document in check.runs:
-        if run.script:
-            yield document, ("script", "ref"), run.script.ref, run.script.path
-        for index, item in enumerate(run.evidence):
-            if item.ref:
-                yield document, ("evidence", index, "ref"), item.ref, item.path
-
-
 @rule()
 def moving_ref(check: Check[Any]) -> Iterator[Finding]:
     """Require links to commits or releases, which do not change."""
-    for document, loc, ref, _path in _refs(check):
+    for document, loc, ref, _path in check.links:
         commit = check.repository.commit(ref) if check.repository else None
         # The rule unknown_ref reports names that are not in the checkout.
         if not is_fixed_ref(ref) and (commit or not check.repository):
@@ -268,7 +272,7 @@ def moving_ref(check: Check[Any]) -> Iterator[Finding]:
 def unknown_ref(check: Check[Any]) -> Iterator[Finding]:
     """Require commits that exist."""
     repository: Repository = check.repository  # type: ignore[assignment]
-    for document, loc, ref, _path in _refs(check):
+    for document, loc, ref, _path in check.links:
         if repository.commit(ref) is None:
             name = ".".join(map(str, loc))
             message = f"{name}: {repository.shown} has no commit, tag or branch {ref!r}"
@@ -283,7 +287,7 @@ def unknown_ref(check: Check[Any]) -> Iterator[Finding]:
 def unknown_path(check: Check[Any]) -> Iterator[Finding]:
     """Require linked files that exist at their commits."""
     repository: Repository = check.repository  # type: ignore[assignment]
-    for document, loc, ref, path in _refs(check):
+    for document, loc, ref, path in check.links:
         commit = repository.commit(ref)
         if commit and path and not repository.has(commit, path):
             near = nearest(path, repository.paths(commit))

@@ -11,8 +11,12 @@ import subprocess
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .links import REF, is_commit, is_fixed_ref
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: The timeout of a git command in seconds; each normally takes milliseconds.
 TIMEOUT = 30
@@ -32,12 +36,13 @@ class GitError(Exception):
     """A checkout that git cannot read, or a request that git cannot answer; the text gives the reason."""
 
 
-def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
+def ask_git(folder: Path, *arguments: str, names: bytes = b"") -> tuple[int, bytes]:
     """Run a git command that only reads, and return its exit code and output.
 
     Args:
         folder: any folder of the checkout.
         arguments: the command and its arguments; untrusted names go after ``--``.
+        names: names for the standard input of the command.
 
     Raises:
         GitError: git is not installed or does not answer.
@@ -54,7 +59,7 @@ def ask_git(folder: Path, *arguments: str) -> tuple[int, bytes]:
         done = subprocess.run(
             command,
             env={**kept, **_ENVIRONMENT},
-            stdin=subprocess.DEVNULL,
+            input=names,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT,
@@ -107,61 +112,67 @@ class Repository:
 
     path: Path
     shown: str
-    _commits: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+    #: The full names of commits by name; empty if there is none. The paths of files by commit.
+    _commits: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _paths: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def look_up(self, refs: Iterable[str]) -> None:
+        """Look commits up, all in one process; ``commit`` then needs none."""
+        names = dict.fromkeys(name for ref in refs for name in self._names(ref) if name not in self._commits)
+        if not names:
+            return
+        text = "".join(f"{name}^{{commit}}\n" for name in names).encode("utf-8", "surrogateescape")
+        _, output = self._ask("cat-file", "--batch-check=%(objectname)", names=text)
+        for name, line in zip(names, output.decode("utf-8", "replace").splitlines(), strict=True):
+            self._commits[name] = line if re.fullmatch("[0-9a-f]{40,64}", line) else ""
 
     def commit(self, ref: str) -> str | None:
         """Resolve a commit, tag or branch to the full name of its commit; None if there is none."""
-        if ref not in self._commits:
-            self._commits[ref] = next(filter(None, map(self._resolved, _full_names(ref))), None)
-        return self._commits[ref]
-
-    def _resolved(self, name: str) -> str | None:
-        # For an unknown name such as v1-gd5a142b, git would use the commit at its end.
-        is_name = name.startswith("refs/")
-        if is_name and self._ask("show-ref", "--verify", "--quiet", "--", name)[0]:
-            return None
-        code, output = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        commit = output.decode().strip()
+        self.look_up([ref])
+        found = ((name, self._commits[name]) for name in self._names(ref))
         # The name of a branch may look like an abbreviated commit.
-        return commit if code == 0 and (is_name or commit.startswith(name)) else None
+        full = (commit for name, commit in found if name.startswith("refs/") or commit.startswith(name))
+        return next(filter(None, full), None)
 
     @cached_property
-    def is_shallow(self) -> bool:
-        """True for a shallow clone."""
-        return self._ask("rev-parse", "--is-shallow-repository")[1].strip() == b"true"
+    def _refs(self) -> frozenset[str]:
+        """The full names of all tags and branches."""
+        output = self._ask("for-each-ref", "--format=%(refname)")[1]
+        return frozenset(output.decode("utf-8", "surrogateescape").splitlines())
+
+    def _names(self, ref: str) -> tuple[str, ...]:
+        """Return the full names of a commit, tag or branch that are in the checkout."""
+        # For an unknown name such as v1-gd5a142b, git would use the commit at its end.
+        return tuple(name for name in _full_names(ref) if name in self._refs or not name.startswith("refs/"))
 
     def paths(self, commit: str) -> tuple[str, ...]:
-        """Return the paths of all files in a commit.
-
-        Raises:
-            GitError: the clone lacks the files.
-        """
+        """Return the paths of all files in a commit; a clone without their contents has them, too."""
         if commit not in self._paths:
-            code, output = self._ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
-            if code:
-                raise GitError(f"{self.shown}: the files of commit {commit[:12]} are missing; fetch them")
+            _, output = self._ask("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
             names = output.decode("utf-8", "surrogateescape").split("\0")
-            self._paths[commit] = tuple(name for name in names if name)
+            self._paths[commit] = tuple(filter(None, names))
         return self._paths[commit]
 
     def has(self, commit: str, path: str) -> bool:
         """Return whether a commit has a file at this path."""
         return path in self.paths(commit)
 
+    @cached_property
+    def is_shallow(self) -> bool:
+        """True for a shallow clone."""
+        return self._ask("rev-parse", "--is-shallow-repository")[1].strip() == b"true"
+
     def text(self, commit: str, path: str) -> str | None:
         """Return the text of a file in a commit; None if the clone lacks it or it is not text."""
         code, output = self._ask("cat-file", "blob", f"{commit}:{path}")
-        if code or len(output) > _MAX_BYTES:
-            return None
         try:
-            return output.decode()
+            return None if code or len(output) > _MAX_BYTES else output.decode()
         except UnicodeDecodeError:
             return None
 
-    def _ask(self, *arguments: str) -> tuple[int, bytes]:
+    def _ask(self, *arguments: str, names: bytes = b"") -> tuple[int, bytes]:
         try:
-            return ask_git(self.path, *arguments)
+            return ask_git(self.path, *arguments, names=names)
         except GitError as error:
             raise GitError(f"{self.shown}: {error}; --repo needs git") from None
 

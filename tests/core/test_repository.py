@@ -126,6 +126,7 @@ def test_a_branch_is_where_others_see_it(repository, verl_git, tmp_path):
     verl_git(clone.path, "commit", "-q", "--allow-empty", "-m", "Mine")
     assert clone.commit("main") == repository.commit("main")
     verl_git(clone.path, "branch", "mine")
+    clone = open_repository(str(tmp_path / "clone"), "clone")
     assert clone.commit("mine") == verl_git(clone.path, "rev-parse", "mine") != repository.commit("main")
 
 
