@@ -25,7 +25,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from .diagnostics import did_you_mean, suggest_or
 from .links import REF
 
 # -- vocabularies
@@ -186,10 +185,10 @@ def optional(description: str, **limits: Any) -> Any:
     return Field(None, description=description, **limits)
 
 
-def problem(code: str, message: str, remedy: str = "") -> PydanticCustomError:
+def problem(code: str, message: str, remedy: str = "", **context: Any) -> PydanticCustomError:
     """Return a validation error whose type is the name of a diagnostic code."""
     # With the message in a placeholder, braces in a user's text stay as they are.
-    return PydanticCustomError(code, "{message}", {"message": message, "hint": remedy})
+    return PydanticCustomError(code, "{message}", {"message": message, "hint": remedy, **context})
 
 
 #: A readable description of each pattern; JSON Schemas have the pattern itself.
@@ -209,9 +208,8 @@ def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: 
         known = info.context[kind] if info.context else (name,)
         if name in known:
             return name
-        names = getattr(known, "names", known)
-        hint = suggest_or(name, names, remedy) if remedy else did_you_mean(name, names)
-        raise problem(code, f"unknown {what} {name!r}", hint)
+        # The hint, which takes long, is made for the problems that are listed.
+        raise problem(code, f"unknown {what} {name!r}", remedy, word=name, known=known)
 
     return AfterValidator(check)
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from .diagnostics import MAX_PROBLEMS, Code, Diagnostic, Location, did_you_mean, nearest, printable
+from .diagnostics import (
+    MAX_PROBLEMS,
+    Code,
+    Diagnostic,
+    Location,
+    did_you_mean,
+    nearest,
+    printable,
+    suggest_or,
+)
 from .records import FORMS, SLUG, fold, models_in, slug, strings_in
 
 if TYPE_CHECKING:
@@ -149,7 +158,12 @@ def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) 
         remedy = (f"did you mean {near!r}? " if near else "") + f"allowed: {', '.join(allowed)}"
         return document.diagnostic(loc, Code.unknown_value, f"{subject}unknown value {value!r}", remedy)
     if kind in Code.__members__:
-        return document.diagnostic(loc, Code[kind], f"{subject}{error['msg']}", context.get("hint", ""))
+        remedy = context.get("hint", "")
+        if "known" in context:
+            names = getattr(context["known"], "names", context["known"])
+            hint = did_you_mean(context["word"], names)
+            remedy = suggest_or(context["word"], names, remedy) if remedy else hint
+        return document.diagnostic(loc, Code[kind], f"{subject}{error['msg']}", remedy)
     place, value = document.place(loc), document.source(loc)
     if loc and loc[-1] == "[key]":  # a key of a mapping
         place, value = document.key_place(loc[:-1]), str(error["input"])

@@ -95,7 +95,7 @@ def test_the_list_of_values_of_conf_py(reference):
     assert list(found) == [PREFIX + item.name for item in fields(VerlConfig)]
     for item in fields(VerlConfig):
         text = found[PREFIX + item.name]
-        for part in ("type", "rebuild", "help"):
+        for part in ("type", "help"):
             assert plain(item.metadata[part]) in text, (
                 item.name,
                 part,

@@ -106,7 +106,7 @@ class Config(Generated):
             yield f"   :type: {item.metadata['type']}"
             yield f"   :default: ``{getattr(VerlConfig(), item.name)!r}``"
             yield ""
-            yield f"   {item.metadata['help']} A new value rebuilds {item.metadata['rebuild']}."
+            yield f"   {item.metadata['help']}"
             yield ""
 
 

@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 PREFIX = "verl_resources_"
 
 
-def _about(kind: str, pages: str, text: str, *types: type) -> dict[str, Any]:
+def _about(kind: str, text: str, *types: type) -> dict[str, Any]:
     """Describe a value for the documentation and for Sphinx.
 
     Args:
         kind: its type, in words.
-        pages: the pages to read again when it changes.
         text: its description, in reStructuredText.
         types: its types; text by default.
     """
-    return {"type": kind, "rebuild": pages, "help": text, "types": types or (str,)}
+    return {"type": kind, "help": text, "types": types or (str,)}
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ class VerlConfig:
         default_factory=list,
         metadata=_about(
             "list of directories",
-            "pages with a run, a fact or a figure that has changed",
             "Data directories, relative to conf.py. Their runs replace the bundled runs; their registries "
             "extend the bundled ones and override entries of the same name.",
             list,
@@ -52,7 +50,6 @@ class VerlConfig:
         default=SCRIPT_URL,
         metadata=_about(
             "address with ``{ref}`` and ``{path}``",
-            "pages that link to a file of verl's repository",
             "Address of a file in verl's repository.",
         ),
     )
@@ -60,7 +57,6 @@ class VerlConfig:
         default=COMMIT_URL,
         metadata=_about(
             "address with ``{ref}``",
-            "pages that link to a commit of verl's repository",
             "Address of a commit in verl's repository.",
         ),
     )
@@ -68,7 +64,6 @@ class VerlConfig:
         default="",
         metadata=_about(
             "address with ``{path}``",
-            "pages with run details",
             "Address for editing a file of the data; ``{path}`` is its path in the data directory, "
             "``runs/<id>.yaml``. If empty, no link is shown.",
         ),
@@ -77,7 +72,6 @@ class VerlConfig:
         default="verl-add-a-run",
         metadata=_about(
             "label or address",
-            "pages with a section without runs",
             "Link for contributors in sections without runs. If the label does not exist, "
             "``verl-resources new --help`` is shown instead.",
         ),
@@ -86,7 +80,6 @@ class VerlConfig:
         default="verl-estimator",
         metadata=_about(
             "label or address",
-            "pages with remarks",
             "Page about the estimator, linked below remarks. If the label does not exist, no link is shown.",
         ),
     )
@@ -128,8 +121,7 @@ LABELS = ("add_run", "estimator_page")
 def register_config(app: Sphinx) -> None:
     """Register every value with Sphinx.
 
-    A changed value does not make Sphinx read every page again: each page remembers the values that it uses,
-    see ``domain.VerlDomain.outdated``.
+    A changed value makes Sphinx read again only our pages, see ``domain.VerlDomain.outdated``.
     """
     defaults = VerlConfig()
     for item in fields(VerlConfig):

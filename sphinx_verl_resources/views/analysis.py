@@ -9,8 +9,8 @@ from ..analysis_records import TOTAL
 from ..i18n import N_, _, plural
 from ..units import GB, gb, gb_number, gib_number, share, short_number, signed
 from .blocks import component_formula, formula_item, formula_items, legend, listed, sum_formula
-from .charts import SUM, TAKEN, Bars, Line, Piece, bar_key, draw_legend
-from .drawing import LINE, PAINTS, WIDTH, Drawing, thick
+from .charts import SUM, TAKEN, Line, Piece, bar_key, draw_legend
+from .drawing import BAR, FONT, GAP, LINE, PAINTS, WIDTH, Drawing, bar, clip, headings, path, thick
 from .table import Cell, bold, column_table, table_group
 
 if TYPE_CHECKING:
@@ -155,11 +155,11 @@ def _sum(breakdown: Breakdown) -> str:
 def waterfall_rows(outcome: Outcome, marks: Marks, *, with_gib: bool) -> nodes.tgroup:
     """Make the waterfall's rows, with running totals and the saving of each step."""
     rows: list[list[Cell]] = []
-    for bar in outcome.waterfall():
-        numbers = [_change(bar.change), gb_number(bar.running)]
-        numbers += [gib_number(bar.running)] if with_gib else []
-        cells = [Cell.of(bar_label(bar), marks(bar.subject)), *map(Cell.number, numbers)]
-        rows.append([*(bold(cells) if bar.is_sum else cells), Cell.of(_detail(bar))])
+    for line in outcome.waterfall():
+        numbers = [_change(line.change), gb_number(line.running)]
+        numbers += [gib_number(line.running)] if with_gib else []
+        cells = [Cell.of(bar_label(line), marks(line.subject)), *map(Cell.number, numbers)]
+        rows.append([*(bold(cells) if line.is_sum else cells), Cell.of(_detail(line))])
     totals = [_("Running total (GB)"), *([_("Running total (GiB)")] if with_gib else [])]
     return table_group([_("Part or step"), _("Change (GB)"), *totals, _("Share or effect")], rows)
 
@@ -265,16 +265,29 @@ def _judgement(item: JudgedClaim) -> str:
     return _(_REASONS[item.judgement]).format(verdict=judgement, gpus=gpus, size=gb(size))
 
 
+#: In a waterfall, the units for labels and for values, and the height of a line.
+_LABELS, _VALUES, _STEP = 178, 74, BAR + 7
+
+
 def waterfall_chart(shown: Sequence[Bar], title: str) -> Drawing:
-    """Draw the analysis of a model, with the numbers of its table."""
-    lines = [_chart_line(bar) for bar in shown]
+    """Draw the analysis of a model, with the numbers of its table: label, bar and value on each line."""
+    lines = [_chart_line(one) for one in shown]
     sizes = _("; ").join(_("{part} {size}").format(part=line.label, size=line.value) for line in lines)
-    most = max((line.end for line in lines), default=0) or 1
-    bars = Bars(lines, WIDTH / most)
-    if not any(piece.paint == TAKEN for line in lines for piece in line.pieces):
-        return Drawing(title, sizes, bars.bottom, tuple(bars.draw()))
-    _places, legend, height = draw_legend(bars.bottom + LINE / 2, [bar_key(_("Saved"), TAKEN)])
-    return Drawing(title, sizes, height, (*bars.draw(), legend))
+    scale = (WIDTH - _LABELS - _VALUES) / (max((line.end for line in lines), default=0) or 1)
+    shapes: dict[str, list[str]] = {}  # one element per paint saves bytes
+    words = []
+    for number, line in enumerate(lines):
+        y = number * _STEP
+        words.append((y + FONT, [clip(line.label, _LABELS - GAP)], line.value, line.bold))
+        for start, end, paint in line.pieces:
+            shape = bar(_LABELS + start * scale, _LABELS + end * scale, y + 1)
+            shapes.setdefault(paint, []).append(shape)
+    painted = (path(d, paint) for paint, d in shapes.items())
+    parts, bottom = (*painted, headings(words)), len(lines) * _STEP
+    if TAKEN not in shapes:
+        return Drawing(title, sizes, bottom, parts)
+    _places, legend, height = draw_legend(bottom + LINE / 2, [bar_key(_("Saved"), TAKEN)])
+    return Drawing(title, sizes, height, (*parts, legend))
 
 
 def _chart_line(shown: Bar) -> Line:

@@ -114,7 +114,7 @@ def test_verl_settings_with_the_memory_page(project, root):
     build = project.build(**VERL)
     assert build.warnings == []
     assert len(build.soup().select("svg")) == 1
-    assert len(build.soup().select("table.verl-memory")) == 4
+    assert len(build.soup().select("table.verl-memory")) == 6
 
 
 @pytest.mark.slow

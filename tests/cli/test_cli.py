@@ -26,7 +26,7 @@ def test_check_bad(data, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         "runs/a.yaml:4:6: ERROR: tag: unknown value 'X'; allowed: MIN, RECOMMENDED [verl.unknown_value]",
-        "runs/b.txt:1:1: WARNING: the file 'b.txt' is not read; a run file is named <id>.yaml [verl.file_unexpected]",
+        "runs/b.txt:1:1: WARNING: the file 'b.txt' is not read; data files are named <id>.yaml [verl.file_unexpected]",
     ]
     assert out == ".: 1 run, 1 error, 1 warning\n"
 
