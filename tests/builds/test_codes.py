@@ -229,7 +229,7 @@ def test_place_words_and_code(project, built, compare_with_page, case):
 
 def test_every_code_has_its_case():
     assert {case.code for case in CASES} == {code.name for code in Code if code.origin is Origin.BUILD}
-    # The examples of rules provoke the other codes, see tests/lint/test_examples.py.
+    # The examples of rules provoke the other codes, see tests/core/test_examples.py.
     assert {*COMMANDS} == {code.name for code in Code if code.origin in {Origin.INTAKE, Origin.ESTIMATE}}
 
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-
-from sphinx_verl_resources.sphinx_ext.extension import find_outdated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sphinx.testing.util import SphinxTestApp
 
 #: By name, pages that each use the extension in one way.
 PAGES = {
@@ -169,43 +165,6 @@ def _write(project, folder: Path) -> None:
     project.page(f".. toctree::\n\n{toctree}\n")
 
 
-@dataclass
-class Asked:
-    """The project after its first build, with a domain that can be asked which pages are outdated.
-
-    Nothing is built again: Sphinx reads the pages that ``env-get-outdated`` returns, and ``test_changes.py``
-    compares some of these builds with fresh ones.
-    """
-
-    app: SphinxTestApp
-    #: The folder of the directories ``data`` and ``more``.
-    folder: Path
-
-    def outdated(self) -> set[str]:
-        """Return the pages that the next build would read."""
-        return set(find_outdated(self.app, self.app.env, set(), set(), set()))
-
-
-@pytest.fixture(scope="session")
-def _asked(new_project) -> Asked:
-    project = new_project("docs")
-    folder = project.path.parent
-    _write(project, folder)
-    app = project.build(**CONF).app
-    shutil.copytree(folder / "data", folder / "first/data")
-    shutil.copytree(folder / "more", folder / "first/more")
-    return Asked(app, folder)
-
-
-@pytest.fixture
-def asked(_asked) -> Asked:
-    """The project with its data as at the time of the build."""
-    for name in ("data", "more"):
-        shutil.rmtree(_asked.folder / name, ignore_errors=True)
-        shutil.copytree(_asked.folder / "first" / name, _asked.folder / name)
-    return _asked
-
-
 CONF = {
     "verl_resources_data": ["../data", "../more"],
     "version": "1",
@@ -244,17 +203,3 @@ def _search_index(path: Path) -> bytes:
 def written() -> Callable[[Path], dict[str, bytes]]:
     """A function that returns the output of a build in a folder."""
     return _written
-
-
-@pytest.fixture
-def same_as_fresh() -> Callable[..., None]:
-    """A function that fails if the output of a build differs from a fresh build of the same files."""
-
-    def check(build, project) -> None:
-        found = _written(build.out)
-        shutil.rmtree(build.out)
-        fresh = _written(project.build(build.app.builder.name, fresh=True).out)
-        assert found.keys() == fresh.keys()
-        assert [name for name, content in fresh.items() if found[name] != content] == []
-
-    return check
