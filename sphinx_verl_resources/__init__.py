@@ -17,6 +17,6 @@ __all__ = ["__version__", "setup"]
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Register the extension with Sphinx."""
-    from .sphinx_ext.extension import setup_extension
+    from .extension import setup_extension
 
     return setup_extension(app)

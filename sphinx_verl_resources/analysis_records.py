@@ -5,7 +5,7 @@ The formulas are code, in the package ``analysis``.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from .diagnostics import Code, Diagnostic, Severity, nearest
+from .diagnostics import Diagnostic, Severity, nearest
 from .records import (
     MOST_GPUS,
     Checkpoint,
@@ -36,17 +36,17 @@ from .records import (
     Some,
     Text,
     Url,
+    either,
     fold,
-    models_in,
     name_of,
     one_line,
-    optional,
     pattern,
     problem,
+    reject,
 )
 from .registries import Architecture, ConfigKey, Gpu, Registry
-from .strict_yaml import Document, Loc
-from .validation import entries_in, repeated_names, try_model, valid_entries, validated, value_at
+from .strict_yaml import Document
+from .validation import entries_in, models_in, repeated_names, try_model, valid_entries, validated, value_at
 
 Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
 #: The components of the memory analysis, in the order of its sums.
@@ -69,38 +69,53 @@ Count = Annotated[int, Field(ge=1, le=10**15)]
 Specified = Annotated[Text, name_of("specifications")]
 ModelName = Annotated[
     str,
-    StringConstraints(
-        min_length=1,
-        max_length=200,
-        pattern=pattern(r"^[^,]*$", "a name without a comma, which separates names"),
-    ),
+    StringConstraints(min_length=1, max_length=200),
+    pattern(r"^[^,]*$", "a name without a comma, which separates names"),
     AfterValidator(one_line),
 ]
 ShellLine = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(one_line)]
 
 
 class Assumptions(Record):
-    """The assumptions behind every figure of the analysis."""
+    """The assumptions behind every figure of the analysis.
 
-    precision: Text = Field(description="Number format, for display.")
-    optimizer: Text = Field(description="Optimizer, for display.")
-    parameter_bytes: Bytes = Field(description="Bytes per parameter; 2 for BF16.")
-    gradient_bytes: Bytes = Field(description="Bytes per gradient.")
-    optimizer_bytes: Bytes = Field(description="Bytes per optimizer moment.")
-    optimizer_moments: int = Field(ge=0, le=8, description="Optimizer moments per parameter; 2 for AdamW.")
-    activation_bytes: Bytes = Field(description="Bytes per activation.")
-    kv_cache_bytes: Bytes = Field(description="Bytes per element of the KV cache.")
-    overhead_gb: float = Field(ge=0, le=1000, description="CUDA context and libraries, in GB per GPU.")
-    vocabulary_size: Count = Field(description="Vocabulary size. No formula uses it.")
-    sequence_length: int = Field(ge=1, le=10**7, description="Tokens per sequence.")
-    batch_size: int = Field(ge=1, le=10**6, description="Sequences per batch.")
-    ffn_ratio: float = Field(gt=0, le=100, description="Ratio of feed-forward width to hidden size.")
-    gpus: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs of models that set none.")
-    memory_limit: float = Field(gt=0, le=1, description="Highest advisable share of a GPU's memory.")
+    Attributes:
+        precision: Number format, for display.
+        optimizer: Optimizer, for display.
+        parameter_bytes: Bytes per parameter; 2 for BF16.
+        gradient_bytes: Bytes per gradient.
+        optimizer_bytes: Bytes per optimizer moment.
+        optimizer_moments: Optimizer moments per parameter; 2 for AdamW.
+        activation_bytes: Bytes per activation.
+        kv_cache_bytes: Bytes per element of the KV cache.
+        overhead_gb: CUDA context and libraries, in GB per GPU.
+        vocabulary_size: Vocabulary size. No formula uses it.
+        sequence_length: Tokens per sequence.
+        batch_size: Sequences per batch.
+        ffn_ratio: Ratio of feed-forward width to hidden size.
+        gpus: Number of GPUs of models that set none.
+        memory_limit: Highest advisable share of a GPU's memory.
+    """
+
+    precision: Text
+    optimizer: Text
+    parameter_bytes: Bytes
+    gradient_bytes: Bytes
+    optimizer_bytes: Bytes
+    optimizer_moments: int = Field(ge=0, le=8)
+    activation_bytes: Bytes
+    kv_cache_bytes: Bytes
+    overhead_gb: float = Field(ge=0, le=1000)
+    vocabulary_size: Count
+    sequence_length: int = Field(ge=1, le=10**7)
+    batch_size: int = Field(ge=1, le=10**6)
+    ffn_ratio: float = Field(gt=0, le=100)
+    gpus: int = Field(ge=1, le=MOST_GPUS)
+    memory_limit: float = Field(gt=0, le=1)
 
 
 _FIELDS: dict[str, Any] = {
-    key: (field.rebuild_annotation() | None, optional(field.description or ""))
+    key: (field.rebuild_annotation() | None, Field(None, description=field.description))
     for key, field in Assumptions.model_fields.items()
 }
 #: The same fields, all of them optional: a later file may set only some.
@@ -108,29 +123,44 @@ AssumptionsPart = create_model("AssumptionsPart", __base__=Record, __doc__=Assum
 
 
 class VerlState(Record):
-    """The commit of verl that remarks and configuration keys were checked against."""
+    """The commit of verl that remarks and configuration keys were checked against.
 
-    ref: GitRef = Field(description="Commit of verl's repository.")
-    date: IsoDate = Field(description="Date of the commit.")
+    Attributes:
+        ref: Commit of verl's repository.
+        date: Date of the commit.
+    """
+
+    ref: GitRef
+    date: IsoDate
 
 
 _SHAPE = ("parameters", "hidden_size", "layers")
 
 
 class Specification(NamedRecord):
-    """A model to analyse, given by its figures or by an entry of architectures.yaml."""
+    """A model to analyse, given by its figures or by an entry of architectures.yaml.
+
+    Attributes:
+        name: Name on pages, for example a size class.
+        model: Hugging Face name of a model in architectures.yaml.
+        parameters: Number of parameters.
+        hidden_size: Width of the residual stream.
+        layers: Number of layers.
+        attention_heads: Number of attention heads.
+        gpus: Number of GPUs; default: assumptions.gpus.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["model"]}, {"required": list(_SHAPE)}]}
     )
 
-    name: ModelName = Field(description="Name on pages, for example a size class.")
-    model: Checkpoint | None = optional("Hugging Face name of a model in architectures.yaml.")
-    parameters: Count | None = optional("Number of parameters.")
-    hidden_size: Count | None = optional("Width of the residual stream.")
-    layers: int | None = optional("Number of layers.", ge=1, le=10_000)
-    attention_heads: int | None = optional("Number of attention heads.", ge=1, le=10_000)
-    gpus: int | None = optional("Number of GPUs; default: assumptions.gpus.", ge=1, le=MOST_GPUS)
+    name: ModelName
+    model: Checkpoint | None = None
+    parameters: Count | None = None
+    hidden_size: Count | None = None
+    layers: int | None = Field(None, ge=1, le=10_000)
+    attention_heads: int | None = Field(None, ge=1, le=10_000)
+    gpus: int | None = Field(None, ge=1, le=MOST_GPUS)
 
     @model_validator(mode="after")
     def _one_source(self) -> "Specification":
@@ -159,101 +189,153 @@ Divisor = Annotated[
 
 
 class Step(NamedRecord):
-    """An optimisation: the components it reduces, and by how much."""
+    """An optimisation: the components it reduces, and by how much.
+
+    Attributes:
+        name: Name for ``:steps:``.
+        label: Name on pages.
+        components: Components that it reduces.
+        divide_by: Divisor; gpus: the number of GPUs.
+        multiply_by: Share that remains.
+        text: Description, one sentence.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["divide_by"]}, {"required": ["multiply_by"]}]}
     )
 
-    name: Slug = Field(description="Name for ``:steps:``.")
-    label: Text = Field(description="Name on pages.")
-    components: Some[Component] = Field(description="Components that it reduces.")
-    divide_by: Divisor | None = optional("Divisor; gpus: the number of GPUs.")
-    multiply_by: float | None = optional("Share that remains.", gt=0, le=1)
-    text: Prose = Field(description="Description, one sentence.")
+    name: Slug
+    label: Text
+    components: Some[Component]
+    divide_by: Divisor | None = None
+    multiply_by: float | None = Field(None, gt=0, le=1)
+    text: Prose
 
-    @model_validator(mode="after")
-    def _one_effect(self) -> "Step":
-        if (self.divide_by is None) == (self.multiply_by is None):
-            raise problem("wrong_value", "a step needs either 'divide_by' or 'multiply_by', not both")
-        return self
+    _one_effect = either("a step", "divide_by", "multiply_by")
 
 
 class Claim(Record):
-    """An entry of the requirement lists."""
+    """An entry of the requirement lists.
 
-    level: Literal["minimum", "recommended", "optimal"] = Field(description="List of the entry.")
-    text: Text = Field(description="Entry as printed.")
-    count: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs.")
-    gpus: Some[GpuName] = Field(description="GPUs of the entry, by their names in gpus.yaml.")
-    unknown: tuple[Text, ...] = Field((), description="GPUs of the entry that do not exist.")
+    Attributes:
+        level: List of the entry.
+        text: Entry as printed.
+        count: Number of GPUs.
+        gpus: GPUs of the entry, by their names in gpus.yaml.
+        unknown: GPUs of the entry that do not exist.
+    """
+
+    level: Literal["minimum", "recommended", "optimal"]
+    text: Text
+    count: int = Field(ge=1, le=MOST_GPUS)
+    gpus: Some[GpuName]
+    unknown: tuple[Text, ...] = ()
 
 
 class Requirement(NamedRecord):
-    """The requirement lists of one model."""
+    """The requirement lists of one model.
 
-    name: Specified = Field(description="Name of the specification.")
-    claims: tuple[Claim, ...] = Field(description="Entries of the lists.")
+    Attributes:
+        name: Name of the specification.
+        claims: Entries of the lists.
+    """
+
+    name: Specified
+    claims: tuple[Claim, ...]
 
 
 class Configuration(NamedRecord):
-    """Recommended settings for one model."""
+    """Recommended settings for one model.
 
-    name: Specified = Field(description="Name of the specification.")
-    settings: Mapping[SettingKey, SettingValue] = Field(
-        description="Values by verl's dotted keys.", json_schema_extra={"additionalProperties": False}
-    )
+    Attributes:
+        name: Name of the specification.
+        settings: Values by verl's dotted keys.
+    """
+
+    name: Specified
+    settings: Mapping[SettingKey, SettingValue] = Field(json_schema_extra={"additionalProperties": False})
 
     @model_validator(mode="after")
     def _keys_or_groups(self) -> "Configuration":
         groups = {key[: end.start()] for key in self.settings for end in re.finditer(r"\.", key)}
-        both = sorted(groups & self.settings.keys())
-        if both:
+        for both in sorted(groups & self.settings.keys()):
             raise problem(
-                "wrong_value", f"{both[0]!r} has both a value and keys below it", "keep one of the two"
+                "wrong_value", f"{both!r} has both a value and keys below it", "keep one of the two"
             )
         return self
 
 
 class Priority(NamedRecord):
-    """The priority of a step."""
+    """The priority of a step.
 
-    name: Annotated[Slug, name_of("steps")] = Field(description="Name of the step.")
-    advice: Text = Field(description="Strength of the advice, for display.")
-    reason: Prose = Field(description="Reason for the advice.")
-    keys: tuple[SettingKey, ...] = Field(
-        (), description="Keys of verl's configuration that control the step."
-    )
+    Attributes:
+        name: Name of the step.
+        advice: Strength of the advice, for display.
+        reason: Reason for the advice.
+        keys: Keys of verl's configuration that control the step.
+    """
+
+    name: Annotated[Slug, name_of("steps")]
+    advice: Text
+    reason: Prose
+    keys: tuple[SettingKey, ...] = ()
 
 
 class TradeOff(NamedRecord):
-    """The cost of saving memory."""
+    """The cost of saving memory.
 
-    name: Slug = Field(description="Short name.")
-    change: Text = Field(description="Change of the settings.")
-    gain: Text = Field(description="Memory that the change saves.")
-    cost: Text = Field(description="Cost of the change.")
+    Attributes:
+        name: Short name.
+        change: Change of the settings.
+        gain: Memory that the change saves.
+        cost: Cost of the change.
+    """
+
+    name: Slug
+    change: Text
+    gain: Text
+    cost: Text
 
 
 class Command(NamedRecord):
-    """A command that shows memory use."""
+    """A command that shows memory use.
 
-    name: Slug = Field(description="Short name.")
-    command: ShellLine = Field(description="Shell command.")
-    purpose: Text = Field(description="Text above the command.")
+    Attributes:
+        name: Short name.
+        command: Shell command.
+        purpose: Text above the command.
+    """
+
+    name: Slug
+    command: ShellLine
+    purpose: Text
 
 
 class Metric(NamedRecord):
-    """A metric to watch."""
+    """A metric to watch.
 
-    name: Slug = Field(description="Short name.")
-    label: Text = Field(description="Name on pages.")
-    text: Prose = Field(description="Advice on reading the metric.")
-    limited: bool = Field(False, description="It should stay below ``assumptions.memory_limit``.")
+    Attributes:
+        name: Short name.
+        label: Name on pages.
+        text: Advice on reading the metric.
+        limited: It should stay below ``assumptions.memory_limit``.
+    """
+
+    name: Slug
+    label: Text
+    text: Prose
+    limited: bool = False
 
 
 class Source(Record):
-    """A file in verl's repository at the commit ``verl.ref``, or any other address."""
+    """A file in verl's repository at the commit ``verl.ref``, or any other address.
+
+    Attributes:
+        path: File in verl's repository.
+        lines: Line, or first and last line, in quotes: "40-45".
+        url: Address of any other source.
+        text: Link text of the address.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -262,48 +344,64 @@ class Source(Record):
         }
     )
 
-    path: RepoPath | None = optional("File in verl's repository.")
-    lines: Lines | None = optional('Line, or first and last line, in quotes: "40-45".')
-    url: Url | None = optional("Address of any other source.")
-    text: Text | None = optional("Link text of the address.")
+    path: RepoPath | None = None
+    lines: Lines | None = None
+    url: Url | None = None
+    text: Text | None = None
 
-    @model_validator(mode="after")
-    def _one_place(self) -> "Source":
-        if (self.path is None) == (self.url is None):
-            raise problem("wrong_value", "a source needs either 'path' or 'url', not both")
-        if (self.url is None) != (self.text is None) or (self.lines and not self.path):
-            raise problem("missing_key", "'url' and 'text' need each other, and 'lines' needs 'path'")
-        return self
+    _one_place = either("a source", "path", "url")
+    _whole_place = reject(
+        lambda source: (source.url is None) != (source.text is None) or (source.lines and not source.path),
+        "missing_key",
+        "'url' and 'text' need each other, and 'lines' needs 'path'",
+    )
 
 
 class Remark(NamedRecord):
-    """A difference between verl and the analysis."""
+    """A difference between verl and the analysis.
 
-    name: Slug = Field(description="Short name.")
-    about: Some[Annotated[Text, name_of("subjects")]] = Field(
-        description="Subjects of the remark: components, total, assumptions, requirements, names of steps, "
-        "trade-offs, commands or metrics, keys of the configuration."
-    )
-    text: Prose = Field(description="Actual behaviour of verl.")
-    sources: Some[Source] = Field(description="Evidence for the remark.")
+    Attributes:
+        name: Short name.
+        about: Subjects of the remark: components, total, assumptions, requirements, names of steps,
+            trade-offs, commands or metrics, keys of the configuration.
+        text: Actual behaviour of verl.
+        sources: Evidence for the remark.
+    """
+
+    name: Slug
+    about: Some[Annotated[Text, name_of("subjects")]]
+    text: Prose
+    sources: Some[Source]
 
 
 class AnalysisFile(Record):
-    """The file ``analysis.yaml``. A later file extends earlier ones and overrides their entries by name."""
+    """The file ``analysis.yaml``. A later file extends earlier ones and overrides their entries by name.
 
-    assumptions: AssumptionsPart | None = optional(  # type: ignore[valid-type, unused-ignore]
-        "Assumptions behind every figure; an unset one keeps its earlier value."
-    )
-    specifications: tuple[Specification, ...] = Field((), description="Models to analyse.")
-    steps: tuple[Step, ...] = Field((), description="Optimisations, in order of use.")
-    requirements: tuple[Requirement, ...] = Field((), description="Printed requirement lists.")
-    configurations: tuple[Configuration, ...] = Field((), description="Recommended settings.")
-    priorities: tuple[Priority, ...] = Field((), description="Priorities of the steps.")
-    trade_offs: tuple[TradeOff, ...] = Field((), description="Costs of saving memory.")
-    commands: tuple[Command, ...] = Field((), description="Commands that show memory use.")
-    metrics: tuple[Metric, ...] = Field((), description="Metrics to watch.")
-    remarks: tuple[Remark, ...] = Field((), description="Differences between verl and the analysis.")
-    verl: VerlState | None = optional("Commit of verl that the remarks were checked against.")
+    Attributes:
+        assumptions: Assumptions behind every figure; an unset one keeps its earlier value.
+        specifications: Models to analyse.
+        steps: Optimisations, in order of use.
+        requirements: Printed requirement lists.
+        configurations: Recommended settings.
+        priorities: Priorities of the steps.
+        trade_offs: Costs of saving memory.
+        commands: Commands that show memory use.
+        metrics: Metrics to watch.
+        remarks: Differences between verl and the analysis.
+        verl: Commit of verl that the remarks were checked against.
+    """
+
+    assumptions: AssumptionsPart | None = None  # type: ignore[valid-type, unused-ignore]
+    specifications: tuple[Specification, ...] = ()
+    steps: tuple[Step, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    configurations: tuple[Configuration, ...] = ()
+    priorities: tuple[Priority, ...] = ()
+    trade_offs: tuple[TradeOff, ...] = ()
+    commands: tuple[Command, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    verl: VerlState | None = None
 
 
 @dataclass(frozen=True)
@@ -321,17 +419,17 @@ class Analysis:
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
     config_keys: Registry[ConfigKey]
-    verl: VerlState | None = None
-    assumptions: Assumptions | None = None
-    specifications: Mapping[str, Specification] = field(default_factory=dict)
-    steps: Mapping[str, Step] = field(default_factory=dict)
-    requirements: Mapping[str, Requirement] = field(default_factory=dict)
-    configurations: Mapping[str, Configuration] = field(default_factory=dict)
-    priorities: Mapping[str, Priority] = field(default_factory=dict)
-    trade_offs: Mapping[str, TradeOff] = field(default_factory=dict)
-    commands: Mapping[str, Command] = field(default_factory=dict)
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
-    remarks: Mapping[str, Remark] = field(default_factory=dict)
+    verl: VerlState | None
+    assumptions: Assumptions | None
+    specifications: Mapping[str, Specification]
+    steps: Mapping[str, Step]
+    requirements: Mapping[str, Requirement]
+    configurations: Mapping[str, Configuration]
+    priorities: Mapping[str, Priority]
+    trade_offs: Mapping[str, TradeOff]
+    commands: Mapping[str, Command]
+    metrics: Mapping[str, Metric]
+    remarks: Mapping[str, Remark]
 
 
 #: The sections that are lists of named entries, and the model of an entry.
@@ -358,27 +456,22 @@ def load_analysis(
         problems += validated(document, AnalysisFile, context)[1]
         for name, model in SECTIONS.items():
             entries = valid_entries(document.data, name, model, context)
-            names = [(entry.name,) if entry else () for entry in entries]
-            problems += repeated_names(document, name, names)
+            problems += repeated_names(document, name, [(entry.name,) if entry else () for entry in entries])
             problems += _doubtful_keys(document, config_keys, name, entries)
-            by_name = {
-                fold(entry.name): entry for entry in (*sections[name].values(), *filter(None, entries))
-            }
-            sections[name] = {entry.name: entry for entry in by_name.values()}
-        values = value_at(document.data, "assumptions")
-        assumed |= {
-            key: value
-            for key, value in (values.items() if isinstance(values, dict) else ())
-            if value is not None and try_model({key: value}, AssumptionsPart)[0]
-        }
+            sections[name].update((fold(entry.name), entry) for entry in entries if entry)
+        for key in Assumptions.model_fields:
+            value = value_at(value_at(document.data, "assumptions"), key)
+            if value is not None and try_model({key: value}, AssumptionsPart)[0]:
+                assumed[key] = value
         verl = try_model(value_at(document.data, "verl"), VerlState)[0] or verl
     for key, info in Assumptions.model_fields.items():
         if document and key not in assumed:
             message = f"no file sets 'assumptions.{key}'"
-            place = ("assumptions",)
-            problems.append(document.diagnostic(place, Code.missing_key, message, info.description or ""))
+            place = document.place(("assumptions",))
+            problems.append(Diagnostic(place, "missing_key", message, info.description or ""))
     assumptions = try_model(assumed, Assumptions)[0]
-    return Analysis(gpus, architectures, config_keys, verl, assumptions, **sections), problems
+    named = {name: {entry.name: entry for entry in found.values()} for name, found in sections.items()}
+    return Analysis(gpus, architectures, config_keys, verl, assumptions, **named), problems
 
 
 def _names(sections: Mapping[str, Mapping[str, Any]], data: Any) -> dict[str, list[str]]:
@@ -386,13 +479,10 @@ def _names(sections: Mapping[str, Mapping[str, Any]], data: Any) -> dict[str, li
 
     Entries with errors are included, so that using one is not a second error.
     """
-    known = {
-        name: [
-            *entries,
-            *(raw["name"] for raw in entries_in(data, name) if isinstance(value_at(raw, "name"), str)),
-        ]
-        for name, entries in sections.items()
-    }
+    known = {name: [entry.name for entry in entries.values()] for name, entries in sections.items()}
+    for name, names in known.items():
+        written = (value_at(entry, "name") for entry in entries_in(data, name))
+        names += [word for word in written if isinstance(word, str)]
     configured = valid_entries(data, "configurations", Configuration)
     settings = (entry.settings for entry in (*sections["configurations"].values(), *configured) if entry)
     keys = sorted({key for values in settings for key in values})
@@ -404,12 +494,12 @@ def _doubtful_keys(
     document: Document, keys: Registry[ConfigKey], section: str, entries: tuple[Any, ...]
 ) -> Iterator[Diagnostic]:
     """Yield a warning for each key of verl's configuration that should not be recommended."""
-    field_name = {"configurations": "settings", "priorities": "keys"}.get(section, "")
-    for index, entry in enumerate(entries if field_name else ()):
-        for position, key in enumerate(getattr(entry, field_name, ())):
+    field = {"configurations": "settings", "priorities": "keys"}.get(section, "")
+    for index, entry in enumerate(entries):
+        for position, key in enumerate(getattr(entry, field, ())):
             if found := key_problem(keys, key):
-                loc: Loc = (section, index, field_name, key if field_name == "settings" else position)
-                yield Diagnostic(document.key_place(loc), Code.config_key, *found, Severity.WARNING)
+                place = document.key_place((section, index, field, key if field == "settings" else position))
+                yield Diagnostic(place, "config_key", *found, Severity.WARNING)
 
 
 _STATUS = {

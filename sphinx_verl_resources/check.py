@@ -6,19 +6,19 @@ each violation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from .dataset import CASES, REGISTRIES, RUNS
 from .diagnostics import Code, Diagnostic, Location, Severity, listed, nearest
 from .links import is_fixed_ref
 from .records import NamedRecord, Run, size_class
 from .registries import Architecture, Gpu
-from .strict_yaml import leaves, read_yaml
+from .strict_yaml import plain_value, read_yaml
 from .units import GB, GIB, MIB, gb
-from .validation import valid_entries
+from .validation import entries_in, valid_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,23 +62,22 @@ class Check(Generic[Data]):
     def files(self) -> tuple[tuple[str, DataFile, Document], ...]:
         """The kind (the name of its schema), file and document of each file of the directories."""
         kinds = {RUNS: "run", CASES: "cases"} | {name: name.removesuffix(".yaml") for name in REGISTRIES}
-        own = [(kinds[name], file) for name, files in self.data.files.items() for file in files]
         return tuple(
-            (kind, file, read_yaml(file.content, file.shown))
-            for kind, file in own
+            (kinds[name], file, read_yaml(file.content, file.shown))
+            for name, files in self.data.files.items()
+            for file in files
             if any(file.path.is_relative_to(directory.path) for directory in self.directories)
         )
 
     @cached_property
     def runs(self) -> tuple[tuple[Run, Document], ...]:
         """The valid runs of the directories, with their files."""
-        found = (
-            (self.data.runs.get(file.path.stem), file, document)
+        broken, runs = {file.shown for file in self.data.broken}, self.data.runs
+        return tuple(
+            (runs[file.path.stem], document)
             for kind, file, document in self.files
-            if kind == "run"
+            if kind == "run" and file.shown not in broken and file.path.stem in runs
         )
-        broken = {file.shown for file in self.data.broken}
-        return tuple((run, document) for run, file, document in found if run and file.shown not in broken)
 
     @cached_property
     def links(self) -> tuple[tuple[Document, Loc, str, str | None], ...]:
@@ -99,40 +98,30 @@ class Check(Generic[Data]):
         for own, _file, document in self.files:
             for index, record in enumerate(valid_entries(document.data, kind, model) if own == kind else ()):
                 if record is not None:
-                    yield record, partial(_place_in, document, kind, index, record.name)
+                    yield record, partial(_place_in, document, (kind, index), record.name)
 
     def problems(self) -> tuple[Diagnostic, ...]:
         """Return the problems that a build reports and those of the rules, ordered by file and line."""
-        found = (problem for rule in RULES.values() for problem in rule.problems(self))
-        return listed(sorted([*self.data.all_diagnostics(), *found]))
+        found = [*self.data.all_diagnostics()]
+        for rule in RULES.values():
+            for item in rule.find(self) if self.repository or not rule.needs_repository else ():
+                if not isinstance(item, Diagnostic):
+                    item = Diagnostic(item[0], rule.code, *item[1:], rule.severity)
+                found.append(item)
+        return listed(sorted(found))
 
 
-def _place_in(document: Document, kind: str, index: int, name: str, field: str) -> Location:
-    return replace(document.place((kind, index, field) if field else (kind, index)), key=name)
+def _place_in(document: Document, loc: Loc, name: str, field: str) -> Location:
+    return replace(document.place((*loc, field) if field else loc), key=name)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A code, its severity, and the function that finds violations.
-
-    Attributes:
-        code: the code of its messages.
-        severity: their severity.
-        needs_repository: whether the rule only runs with a checkout of verl.
-        find: yields the violations.
-    """
+class Rule(NamedTuple):
+    """A rule: its code and severity, whether it needs a checkout of verl, and what yields the violations."""
 
     code: Code
     severity: Severity
     needs_repository: bool
     find: Callable[[Check[Any]], Iterable[Finding]]
-
-    def problems(self, check: Check[Any]) -> Iterator[Diagnostic]:
-        """Yield the violations of the rule."""
-        if not self.needs_repository or check.repository:
-            for found in self.find(check):
-                own = (found[0], self.code, *found[1:], self.severity) if isinstance(found, tuple) else None
-                yield Diagnostic(*own) if own else found  # type: ignore[misc]
 
 
 #: All rules by the name of their code, in the order of the documentation; rooms add theirs.
@@ -144,7 +133,7 @@ def rule(severity: Severity = Severity.WARNING, *, needs_repository: bool = Fals
     """Return a decorator that registers a function as the rule of the code with its name."""
 
     def register(find: Find) -> Find:
-        RULES[find.__name__] = Rule(Code[find.__name__], severity, needs_repository, find)
+        RULES[find.__name__] = Rule(cast("Code", find.__name__), severity, needs_repository, find)
         return find
 
     return register
@@ -163,30 +152,28 @@ def schema_line(check: Check[Any]) -> Iterator[Finding]:
         first, begin = document.text.split("\n", 1)[0], Location(file.shown, 1, 1)
         remedy = f"begin the file with {_SCHEMA_LINE}{target}"
         words = first.removeprefix(_SCHEMA_LINE).split()
-        if document.data is None:
-            continue
-        if not first.startswith(_SCHEMA_LINE) or not words:
+        if document.data is not None and not (first.startswith(_SCHEMA_LINE) and words):
             if (file.path.parent / target).is_file():
                 yield begin, "the first line does not point to the schema", remedy
-        elif words[0].rsplit("/", 1)[-1] != f"{kind}.json":
+        elif document.data is not None and words[0].rsplit("/", 1)[-1] != f"{kind}.json":
             place = replace(begin, column=len(_SCHEMA_LINE) + 1)
             yield place, f"the first line points to a different schema, {words[0][:80]!r}", remedy
 
 
-#: Fields whose text other programs may read as a number.
-_QUOTED = {("infer", "version"), ("versions", "verl"), ("versions", "torch"), ("evidence", "lines")}
-
-
 @rule()
 def unquoted_version(check: Check[Any]) -> Iterator[Finding]:
-    """Require quotes around versions and lines."""
+    """Require quotes around versions and lines; other programs may read them as numbers."""
     for kind, _file, document in check.files:
-        for loc, value in leaves(document.data) if kind == "run" else ():
-            names = tuple(part for part in loc if isinstance(part, str))
-            if names in _QUOTED and isinstance(value, str) and document.is_plain(loc):
-                text = value[:80]
+        evidence = range(len(entries_in(document.data, "evidence")))
+        lines = [("evidence", index, "lines") for index in evidence]
+        for loc in (*_VERSIONS, *lines) if kind == "run" else ():
+            text = document.source(loc)[:80]
+            if document.is_plain(loc) and isinstance(plain_value(text), str):
                 message = f"{'.'.join(map(str, loc))}: {text} is not in quotes"
                 yield document.place(loc), message, f'write "{text}"'
+
+
+_VERSIONS: tuple[Loc, ...] = (("infer", "version"), ("versions", "verl"), ("versions", "torch"))
 
 
 # -- a run
@@ -197,11 +184,9 @@ def wrong_size(check: Check[Any]) -> Iterator[Finding]:
     """Require the size class that is nearest to the model's number of parameters."""
     for run, document in check.runs:
         model = check.data.architectures.get(run.model)
-        nearest_class = size_class(model.parameters) if model else run.size
-        if model and nearest_class != run.size:
+        if model and (size := size_class(model.parameters)) != run.size:
             has = f"{run.model} has {model.parameters / 1e9:.1f} billion parameters"
-            message = f"{has}, but the run's size class is {run.size}"
-            yield document.place(("size",)), message, f"write {nearest_class}"
+            yield document.place(("size",)), f"{has}, but the run's size class is {run.size}", f"write {size}"
 
 
 @rule(Severity.ERROR)
@@ -236,22 +221,21 @@ def no_date(check: Check[Any]) -> Iterator[Finding]:
     """Require the date of a tested run."""
     for run, document in check.runs:
         if run.kind == "tested" and not run.added:
-            message = "the run's kind is 'tested', but it has no date"
-            yield document.place(), message, f"add added: {check.today}, or the actual date"
+            remedy = f"add added: {check.today}, or the actual date"
+            yield document.place(), "the run's kind is 'tested', but it has no date", remedy
 
 
 @rule()
 def no_version(check: Check[Any]) -> Iterator[Finding]:
     """Require the versions of verl and of the engine of a tested run since 2025-06-26."""
+    missing = "the run's kind is 'tested', but the version of {} is missing"
     for run, document in check.runs:
-        if run.kind != "tested" or _is_old(run):
-            continue
-        if not (run.versions and run.versions.verl):
-            message = "the run's kind is 'tested', but the version of verl is missing"
-            yield document.place(), message, 'add versions: {verl: "…"} with the release or commit'
-        if run.infer and not run.infer.version:
-            message = f"the run's kind is 'tested', but the version of {run.infer.engine} is missing"
-            yield document.place(("infer",)), message, 'add version: "…"'
+        if run.kind == "tested" and not _is_old(run):
+            if not (run.versions and run.versions.verl):
+                remedy = 'add versions: {verl: "…"} with the release or commit'
+                yield document.place(), missing.format("verl"), remedy
+            if run.infer and not run.infer.version:
+                yield document.place(("infer",)), missing.format(run.infer.engine), 'add version: "…"'
 
 
 # -- links to verl's repository
@@ -289,7 +273,7 @@ def unknown_path(check: Check[Any]) -> Iterator[Finding]:
     repository: Repository = check.repository  # type: ignore[assignment]
     for document, loc, ref, path in check.links:
         commit = repository.commit(ref)
-        if commit and path and not repository.has(commit, path):
+        if commit and path and path not in repository.paths(commit):
             near = nearest(path, repository.paths(commit))
             remedy = f"did you mean {near!r}?" if near else "correct the path, or the commit"
             place = (*loc[:-1], "path")
@@ -367,9 +351,9 @@ def recommended_below_min(check: Check[Any]) -> Iterator[Finding]:
     for run, document in check.runs:
         others = least.get((run.model, run.task), [])
         if run.tag == "RECOMMENDED" and others and all(_takes_less(run, other, check) for other in others):
-            is_less = f"is less hardware than {others[0].gpus} of the MIN run {others[0].id!r}"
-            message = f"RECOMMENDED {run.gpus} {is_less}"
-            yield document.place(("tag",)), message, "correct the tag of one of the two"
+            less = f"is less hardware than {others[0].gpus} of the MIN run {others[0].id!r}"
+            remedy = "correct the tag of one of the two"
+            yield document.place(("tag",)), f"RECOMMENDED {run.gpus} {less}", remedy
 
 
 def _takes_less(one: Run, other: Run, check: Check[Any]) -> bool:

@@ -10,9 +10,9 @@ import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from .diagnostics import Code, Diagnostic, Location, Severity, nearest
+from .diagnostics import Diagnostic, Location, nearest, warning
 from .records import SIZES, SLUG, Record, Run, fold, slug
 from .registries import (
     Architecture,
@@ -28,7 +28,7 @@ from .strict_yaml import MAX_BYTES, read_yaml
 from .validation import entries_in, repeated_names, try_model, valid_entries, validated, value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .analysis_records import Analysis
     from .strict_yaml import Document
@@ -143,45 +143,38 @@ def _read_files(
     """Return the files of all directories by folder or name, and note what cannot be read or is not read."""
     files: dict[str, list[DataFile]] = {name: [] for name in (RUNS, CASES, *REGISTRIES)}
 
-    def note(shown: str, code: Code, message: str, remedy: str, severity: Severity = Severity.ERROR) -> None:
-        problems.append(Diagnostic(Location(shown), code, message, remedy, severity))
-
-    def unreadable(shown: str, error: OSError) -> None:
-        note(shown, Code.file_unreadable, f"cannot be read: {error.strerror}", "check it, or delete it")
-
-    def names_in(folder: Path, shown: str, directory: Directory) -> list[str]:
-        try:
-            refuse_leading_out(folder, directory.path)
-            return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
-        except OSError as error:
-            unreadable(shown, error)
-            return []
-
-    def read(directory: Directory, kind: str, name: str) -> None:
-        path, shown = directory.path / name, directory.show(name)
+    def read(directory: Directory, name: str, action: Callable[[Path, str], Any]) -> Any:
+        """Return the result of a function of a path and its name for the user; note an error."""
+        path, shown = directory.path / name, directory.show(name) if name else directory.shown
         try:
             refuse_leading_out(path, directory.path)
-            files[kind].append(read_data_file(path, shown))
+            return action(path, shown)
         except OSError as error:
-            unreadable(shown, error)
+            message = f"cannot be read: {error.strerror}"
+            problems.append(Diagnostic(Location(shown), "file_unreadable", message, "check it, or delete it"))
+
+    def ignored(directory: Directory, name: str, what: str, remedy: str) -> None:
+        message = f"the {what} {name.rpartition('/')[2]!r} is not read"
+        problems.append(warning(Location(directory.show(name)), "file_unexpected", message, remedy))
 
     for directory in directories:
-        has_runs = directory is not bundled or not own_runs
-        for name in names_in(directory.path, directory.shown, directory):
-            path, shown = directory.path / name, directory.show(name)
+        folders = (CASES,) if directory is bundled and own_runs else (CASES, RUNS)
+        for name in read(directory, "", _names_in) or ():
             if name in REGISTRIES:
-                read(directory, name, name)
-            elif name == CASES or (name == RUNS and has_runs):
-                for inner in names_in(path, shown, directory):
+                files[name] += filter(None, [read(directory, name, read_data_file)])
+            elif name in folders:
+                for inner in read(directory, name, _names_in) or ():
                     if inner.endswith(".yaml"):
-                        read(directory, name, f"{name}/{inner}")
+                        files[name] += filter(None, [read(directory, f"{name}/{inner}", read_data_file)])
                     elif inner != "README.md":
-                        message, remedy = f"the file {inner!r} is not read", "data files are named <id>.yaml"
-                        note(f"{shown}/{inner}", Code.file_unexpected, message, remedy, Severity.WARNING)
-            elif name not in {RUNS, SCHEMAS} and (near := _looks_like_data(path)):
-                message = f"the {'folder' if path.is_dir() else 'file'} {name!r} is not read"
-                note(shown, Code.file_unexpected, message, near, Severity.WARNING)
+                        ignored(directory, f"{name}/{inner}", "file", "data files are named <id>.yaml")
+            elif name not in {RUNS, SCHEMAS} and (near := _looks_like_data(directory.path / name)):
+                ignored(directory, name, "folder" if (directory.path / name).is_dir() else "file", near)
     return files
+
+
+def _names_in(folder: Path, _shown: str) -> list[str]:
+    return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
 
 
 def _looks_like_data(path: Path) -> str:
@@ -258,7 +251,7 @@ class Dataset:
             problem = _directory_problem(directory)
             if problem:
                 place = missing or Location("")
-                self.problems["files"].append(Diagnostic(place, Code.file_unreadable, *problem))
+                self.problems["files"].append(Diagnostic(place, "file_unreadable", *problem))
             else:
                 own.setdefault(os.path.realpath(directory.path), directory)
         every = [*own.values()] if os.path.realpath(bundled.path) in own else [bundled, *own.values()]
@@ -353,21 +346,17 @@ class Dataset:
         for file in self.files[RUNS]:
             document = read_yaml(file.content, file.shown)
             run, found = self._read_run(document)
-            claims = [
-                *_file_name(document, file.path.name.removesuffix(".yaml")),
-                *(_claims(run, document) if run else ()),
-            ]
+            claims = [*_file_name(document, file.path.name.removesuffix(".yaml")), *_claims(run, document)]
             if run and not claims and run.id in places:
                 message = f"the id {run.id!r} is already recorded at {places[run.id]}"
                 remedy = "rename one of the runs: its file and its id"
-                claims.append(document.diagnostic(("id",), Code.duplicate_id, message, remedy))
+                claims.append(document.diagnostic(("id",), "duplicate_id", message, remedy))
             problems += [*found, *claims]
             if run is None or claims:
                 size = value_at(document.data, "size")
                 broken.append(BrokenRun(file.shown, size if size in SIZES else None))
             else:
-                runs[run.id] = run
-                places[run.id] = document.place(("id",))
+                runs[run.id], places[run.id] = run, document.place(("id",))
         return dict(sorted(runs.items())), tuple(broken)
 
     def _read_run(self, document: Document) -> tuple[Run | None, list[Diagnostic]]:
@@ -375,11 +364,10 @@ class Dataset:
         context = {"gpus": self.gpus, "architectures": self.architectures}
         run, found = validated(document, Run, context)
         settings = value_at(document.data, "settings")
-        _, errors = ([], []) if run or document.problems else try_model(document.data, Run, context)
-        if errors and all(error["loc"][:1] == ("settings",) for error in errors):
-            wrong = {key for error in errors for key in error["loc"][1:2]}
-            kept = settings if isinstance(settings, dict) else {}
-            good = {key: value for key, value in kept.items() if key not in wrong}
+        if run is None and isinstance(settings, dict) and not document.problems:
+            _, errors = try_model(document.data, Run, context)
+            wrong = {error["loc"][1] for error in errors if error["loc"][0:1] == ("settings",)}
+            good = {key: value for key, value in settings.items() if key not in wrong}
             run, _ = try_model({**document.data, "settings": good}, Run, context)
         return run, found
 
@@ -417,14 +405,14 @@ def _file_name(document: Document, stem: str) -> Iterator[Diagnostic]:
         remedy = f"rename both, for example to {near}" if near else f"rename the file to {written}.yaml"
         if near == stem:
             remedy = f"write id: {stem}, or rename the file"
-        yield document.diagnostic(("id",), Code.id_mismatch, message, remedy)
+        yield document.diagnostic(("id",), "id_mismatch", message, remedy)
 
 
-def _claims(run: Run, document: Document) -> Iterator[Diagnostic]:
+def _claims(run: Run | None, document: Document) -> Iterator[Diagnostic]:
     """Yield what a tested run must name and does not."""
-    if run.kind == "tested":
+    if run and run.kind == "tested":
         for loc, value in ((("tag",), run.tag), (("gpus", "type"), run.gpus.type), (("infer",), run.infer)):
             if value is None:
                 message = f"{'.'.join(loc)} is null, but the run's kind is 'tested'"
                 remedy = "fill it in, or write 'kind: stated' or 'kind: measured'"
-                yield document.diagnostic(loc, Code.untested_claim, message, remedy)
+                yield document.diagnostic(loc, "untested_claim", message, remedy)

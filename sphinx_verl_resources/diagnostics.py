@@ -8,30 +8,25 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
-
-from .codes import Code
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
-__all__ = [
-    "Code",
-    "Diagnostic",
-    "Location",
-    "NoAnswerError",
-    "Severity",
-    "counted",
-    "did_you_mean",
-    "listed",
-    "nearest",
-    "one_line",
-    "printable",
-    "suggest_or",
-    "warning",
-]
-
+#: The kinds of problems. Messages end with ``[verl.<code>]``, which ``suppress_warnings`` accepts.
+Code = Literal[
+    "assumed_device", "bad_character", "bad_url", "config", "config_key", "directive", "duplicate_id",
+    "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding", "far_from_computed",
+    "file_empty", "file_too_large", "file_unexpected", "file_unreadable", "future_date", "gpu_count",
+    "gpu_memory", "id_mismatch", "impossible_settings", "incomplete_entry", "left_out", "log_differs",
+    "missing_key", "moving_ref", "no_date", "no_evidence", "no_version", "not_modelled", "not_training",
+    "out_of_memory", "parameter_count", "peak_above_capacity", "recommended_below_min", "reference",
+    "schema_line", "script_differs", "script_name", "script_place", "several_runs", "shell_syntax",
+    "todo", "undecided", "unknown_gpu", "unknown_key", "unknown_model", "unknown_path", "unknown_ref",
+    "unknown_size", "unknown_value", "unquoted_version", "unread", "unresolved", "untested_claim",
+    "unused_variable", "wrong_size", "wrong_type", "wrong_value", "yaml_feature", "yaml_syntax",
+]  # fmt: skip
+CODES: tuple[Code, ...] = get_args(Code)
 #: The maximum length of a printed message, and of a printed remedy, in characters.
 MAX_MESSAGE = 500
 #: The maximum number of problems to print for a file; a file with more is probably not a data file.
@@ -101,13 +96,11 @@ class Diagnostic:
     @property
     def text(self) -> str:
         """The message and the remedy on one line, without place and code."""
-        message = _cut(self.named_message)
-        joined = f"{message}; {_cut(self.remedy)}" if self.remedy else message
-        return one_line(joined)
+        return one_line("; ".join(_cut(part) for part in (self.named_message, self.remedy) if part))
 
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place.path else ""
-        return f"{place}{self.severity.name}: {self.text} [{self.code.id}]"
+        return f"{place}{self.severity.name}: {self.text} [verl.{self.code}]"
 
     @property
     def is_error(self) -> bool:
@@ -116,7 +109,7 @@ class Diagnostic:
 
     def __lt__(self, other: Diagnostic) -> bool:
         """Order by place, code and message, for reproducible output."""
-        return (self.place, self.code.name, self.message) < (other.place, other.code.name, other.message)
+        return (self.place, self.code, self.message) < (other.place, other.code, other.message)
 
 
 def warning(place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
@@ -139,7 +132,7 @@ class NoAnswerError(Exception):
 
     @classmethod
     def because(
-        cls, message: str, remedy: str = "", *, code: Code = Code.directive, key: str = ""
+        cls, message: str, remedy: str = "", *, code: Code = "directive", key: str = ""
     ) -> NoAnswerError:
         """Return an error with one diagnostic.
 
@@ -157,28 +150,28 @@ def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
     Repeats from ``validation.explained`` are counted, but not printed.
     """
+    by_path: dict[str, list[Diagnostic]] = {}
     found = tuple(problems)
-    counts = Counter(problem.place.path for problem in found)
-    many = {path for path, count in counts.items() if count > MAX_PROBLEMS + 1}
-    if not many:
+    for problem in found:
+        by_path.setdefault(problem.place.path, []).append(problem)
+    if all(len(of_file) <= MAX_PROBLEMS + 1 for of_file in by_path.values()):
         return found
-    kept = [problem for problem in found if problem.place.path not in many]
-    by_path: dict[str, list[Diagnostic]] = {path: [] for path in many}
-    for problem in sorted({*found}, key=lambda problem: (not problem.is_error, problem)):
-        if problem.place.path in many:
-            by_path[problem.place.path].append(problem)
-    for path, ranked in by_path.items():
-        message = f"{counts[path] - MAX_PROBLEMS} more problems are not listed"
-        rest = replace(ranked[: MAX_PROBLEMS + 1][-1], message=message, remedy="fix the others first")
-        kept += [*ranked[:MAX_PROBLEMS], rest]
+    kept: list[Diagnostic] = []
+    for of_file in by_path.values():
+        if len(of_file) > MAX_PROBLEMS + 1:
+            message = f"{len(of_file) - MAX_PROBLEMS} more problems are not listed"
+            ranked = sorted({*of_file}, key=lambda problem: (not problem.is_error, problem))[
+                : MAX_PROBLEMS + 1
+            ]
+            rest = replace(ranked[-1], message=message, remedy="fix the others first")
+            of_file = [*ranked[:MAX_PROBLEMS], rest]
+        kept += of_file
     return tuple(sorted(kept))
 
 
 def one_line(text: str) -> str:
     """Return a text on one line, with control characters escaped."""
     joined = " ".join(text.split())
-    if joined.isprintable():
-        return joined
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in joined)
 
 
@@ -210,9 +203,10 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _cut(text: str, most: int = MAX_MESSAGE) -> str:
+def _cut(text: str) -> str:
     """Shorten a long text in the middle."""
-    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+    half = MAX_MESSAGE // 2
+    return text if len(text) <= MAX_MESSAGE else f"{text[:half]} … {text[-half:]}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

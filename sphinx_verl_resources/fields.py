@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from .diagnostics import NoAnswerError, did_you_mean
 from .i18n import N_
-from .records import KINDS, SIZES, Run, models_in, strings_in
+from .records import KINDS, SIZES, Run
+from .validation import models_in, strings_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Read commits and files of a verl checkout with git.
+"""Commits and files of verl's repository, read with git from a checkout.
 
 Nothing is checked out, executed, changed or fetched, and the repository's own configuration is not used.
 """
@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .links import REF, is_commit, is_fixed_ref
+from .links import is_commit, is_fixed_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,38 +112,36 @@ class Repository:
 
     path: Path
     shown: str
-    #: The full names of commits by name; empty if there is none. The paths of files by commit.
+    #: The full names of commits by their names, empty if there is none; the paths of files by commit.
     _commits: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     _paths: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def look_up(self, refs: Iterable[str]) -> None:
         """Look commits up, all in one process; ``commit`` then needs none."""
-        names = dict.fromkeys(name for ref in refs for name in self._names(ref) if name not in self._commits)
-        if not names:
-            return
-        text = "".join(f"{name}^{{commit}}\n" for name in names).encode("utf-8", "surrogateescape")
-        _, output = self._ask("cat-file", "--batch-check=%(objectname)", names=text)
-        for name, line in zip(names, output.decode("utf-8", "replace").splitlines(), strict=True):
-            self._commits[name] = line if re.fullmatch("[0-9a-f]{40,64}", line) else ""
+        names = [ref for ref in dict.fromkeys(refs) if is_commit(ref) and ref not in self._commits]
+        if names:
+            text = "".join(f"{name}^{{commit}}\n" for name in names).encode()
+            lines = self._ask("cat-file", "--batch-check=%(objectname)", names=text)[1].decode().splitlines()
+            for name, line in zip(names, lines, strict=True):
+                self._commits[name] = line if re.fullmatch("[0-9a-f]{40,64}", line) else ""
 
     def commit(self, ref: str) -> str | None:
         """Resolve a commit, tag or branch to the full name of its commit; None if there is none."""
         self.look_up([ref])
-        found = ((name, self._commits[name]) for name in self._names(ref))
-        # The name of a branch may look like an abbreviated commit.
-        full = (commit for name, commit in found if name.startswith("refs/") or commit.startswith(name))
-        return next(filter(None, full), None)
+        if is_commit(ref):
+            # The name of a branch may look like an abbreviated commit.
+            return self._commits[ref] if self._commits[ref].startswith(ref) else None
+        # A clone has few of its origin's branches, and its own may be ahead of them.
+        kinds = ("tags", "heads") if is_fixed_ref(ref) else ("remotes/origin", "tags", "heads")
+        return next(filter(None, (self._refs.get(f"refs/{kind}/{ref}") for kind in kinds)), None)
 
     @cached_property
-    def _refs(self) -> frozenset[str]:
-        """The full names of all tags and branches."""
-        output = self._ask("for-each-ref", "--format=%(refname)")[1]
-        return frozenset(output.decode("utf-8", "surrogateescape").splitlines())
-
-    def _names(self, ref: str) -> tuple[str, ...]:
-        """Return the full names of a commit, tag or branch that are in the checkout."""
-        # For an unknown name such as v1-gd5a142b, git would use the commit at its end.
-        return tuple(name for name in _full_names(ref) if name in self._refs or not name.startswith("refs/"))
+    def _refs(self) -> dict[str, str]:
+        """The commits of all tags and branches, by their full names."""
+        # The second field, the target of an annotated tag, is empty for all others.
+        form = "--format=%(refname) %(*objectname) %(objectname)"
+        lines = self._ask("for-each-ref", form)[1].decode("utf-8", "surrogateescape").splitlines()
+        return {name: commit for name, commit, *_ in map(str.split, lines)}
 
     def paths(self, commit: str) -> tuple[str, ...]:
         """Return the paths of all files in a commit; a clone without their contents has them, too."""
@@ -152,10 +150,6 @@ class Repository:
             names = output.decode("utf-8", "surrogateescape").split("\0")
             self._paths[commit] = tuple(filter(None, names))
         return self._paths[commit]
-
-    def has(self, commit: str, path: str) -> bool:
-        """Return whether a commit has a file at this path."""
-        return path in self.paths(commit)
 
     @cached_property
     def is_shallow(self) -> bool:
@@ -175,17 +169,6 @@ class Repository:
             return ask_git(self.path, *arguments, names=names)
         except GitError as error:
             raise GitError(f"{self.shown}: {error}; --repo needs git") from None
-
-
-def _full_names(ref: str) -> tuple[str, ...]:
-    """Return the full names that a ref can have; none for HEAD and the stash, which differ by checkout."""
-    if not re.fullmatch(REF, ref):
-        return ()
-    tag, branch = f"refs/tags/{ref}", f"refs/heads/{ref}"
-    if is_fixed_ref(ref):
-        return (ref,) if is_commit(ref) else (tag, branch)
-    # A clone has few of its origin's branches, and its own may be ahead of them.
-    return (f"refs/remotes/origin/{ref}", tag, branch)
 
 
 def open_repository(name: str, shown: str) -> Repository:

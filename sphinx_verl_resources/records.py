@@ -4,10 +4,11 @@ Records are strict and frozen pydantic models; the JSON Schemas under ``data/sch
 with records do not import ``annotations`` from ``__future__``: pydantic would compile each annotation twice.
 """
 
+import inspect
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -66,11 +67,9 @@ def nearest_size(text: str, names: Iterable[str] = SIZES) -> str | None:
     >>> nearest_size("9B"), nearest_size("big")
     ('7B', None)
     """
-    sizes = {name: size for name in names if (size := _billions(name))}
-    wanted = _billions(text)
-    if not wanted or not sizes:
-        return None
-    return min(sizes, key=lambda name: abs(math.log(sizes[name] / wanted)))
+    wanted, sizes = _billions(text), {name: size for name in names if (size := _billions(name))}
+    nearest = min(sizes, key=lambda name: abs(math.log(sizes[name] / (wanted or 1))), default=None)
+    return nearest if wanted else None
 
 
 def _billions(text: str) -> float:
@@ -84,14 +83,13 @@ def size_class(parameters: float) -> str:
     >>> size_class(8.2e9), size_class(72.7e9)
     ('7B', '70B')
     """
-    return nearest_size(f"{min(max(parameters / 1e9, 0.001), 9999):.3f}B") or SIZES[0]
+    return min(SIZES, key=lambda name: abs(math.log(_billions(name) * 1e9 / parameters)))
 
 
 def sizes_hint(text: str) -> str:
     """Return a hint with the size class nearest to ``text`` and all size classes."""
     near = nearest_size(text)
-    listed = f"the size classes are {', '.join(SIZES)}"
-    return f"the nearest is {near}; {listed}" if near else listed
+    return (f"the nearest is {near}; " if near else "") + f"the size classes are {', '.join(SIZES)}"
 
 
 def family(task: str) -> str:
@@ -138,9 +136,19 @@ def run_class(run_id: str) -> str:
 
 
 class Record(BaseModel):
-    """A frozen record that rejects unknown keys and converts no types."""
+    """A frozen record that rejects unknown keys and converts no types.
+
+    The descriptions of the fields, in JSON Schemas and in messages, are those in the docstring of the class.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_kwargs: Any) -> None:
+        """Describe the fields."""
+        cls.__doc__, _, attributes = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes:\n")
+        for name, text in re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", attributes, re.MULTILINE):
+            cls.model_fields[name].description = " ".join(text.split())
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self if value is not None)
@@ -163,53 +171,47 @@ class NamedRecord(Record):
         return tuple(name for value in values for name in ((value,) if isinstance(value, str) else value))
 
 
-def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the model classes inside an annotation such as ``tuple[Note, ...]`` or ``Infer | None``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from models_in(argument)
-
-
-def strings_in(annotation: Any) -> Iterator[str]:
-    """Yield the strings that an annotation with a ``Literal`` accepts."""
-    for argument in get_args(annotation):
-        if isinstance(argument, str):
-            yield argument
-        else:
-            yield from strings_in(argument)
-
-
-def optional(description: str, **limits: Any) -> Any:
-    """Return an optional field; its default is None."""
-    return Field(None, description=description, **limits)
-
-
 def problem(code: str, message: str, remedy: str = "", **context: Any) -> PydanticCustomError:
     """Return a validation error whose type is the name of a diagnostic code."""
     # With the message in a placeholder, braces in a user's text stay as they are.
     return PydanticCustomError(code, "{message}", {"message": message, "hint": remedy, **context})
 
 
+def reject(broken: Callable[[Any], Any], code: str, message: str, remedy: str = "") -> Any:
+    """Return a validator for a record: it reports a problem if ``broken`` is true."""
+
+    def check(record: Any) -> Any:
+        if broken(record):
+            raise problem(code, message, remedy)
+        return record
+
+    return model_validator(mode="after")(check)
+
+
+def either(what: str, one: str, two: str) -> Any:
+    """Return a validator for a record that has exactly one of two fields."""
+    message = f"{what} needs either {one!r} or {two!r}, not both"
+    return reject(lambda it: (getattr(it, one) is None) == (getattr(it, two) is None), "wrong_value", message)
+
+
 #: A readable description of each pattern; JSON Schemas have the pattern itself.
 FORMS: dict[str, str] = {}
 
 
-def pattern(expression: str, meaning: str) -> str:
-    """Register the description of a pattern, and return the pattern."""
+def pattern(expression: str, meaning: str, most: int | None = None) -> StringConstraints:
+    """Return the limits of a text, a pattern and a length, and register the description of the pattern."""
     FORMS[expression] = meaning
-    return expression
+    return StringConstraints(pattern=expression, max_length=most)
 
 
 def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: str = "") -> AfterValidator:
     """Return a validator for names in the validation context; without a context it accepts any name."""
 
     def check(name: str, info: ValidationInfo) -> str:
-        known = info.context[kind] if info.context else (name,)
-        if name in known:
-            return name
-        # The hint, which takes long, is made for the problems that are listed.
-        raise problem(code, f"unknown {what} {name!r}", remedy, word=name, known=known)
+        if info.context and name not in info.context[kind]:
+            # The hint, which takes long, is made for the problems that are listed.
+            raise problem(code, f"unknown {what} {name!r}", remedy, word=name, known=info.context[kind])
+        return name
 
     return AfterValidator(check)
 
@@ -217,9 +219,7 @@ def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: 
 def _some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
     if not items:
         raise problem("wrong_value", "expected at least one item")
-    counts = Counter(items)
-    if len(counts) < len(items):
-        twice = next(item for item in items if counts[item] > 1)
+    for twice in (item for item, count in Counter(items).items() if count > 1):
         raise problem("wrong_value", f"duplicate entry {str(twice)[:80]!r}", "keep one of the two")
     return items
 
@@ -281,18 +281,17 @@ Item = TypeVar("Item")
 #: A non-empty list without duplicates.
 Some = Annotated[tuple[Item, ...], AfterValidator(_some_distinct), Field(json_schema_extra={"minItems": 1})]
 #: The form of ids.
-SLUG = pattern(r"^[a-z0-9]+(-[a-z0-9]+)*$", "lower-case letters and digits with single hyphens between them")
-Slug = Annotated[str, StringConstraints(pattern=SLUG, max_length=60)]
+SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+_SLUG_MEANING = "lower-case letters and digits with single hyphens between them"
+Slug = Annotated[str, pattern(SLUG, _SLUG_MEANING, 60)]
 #: A short, single-line text.
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]
+_NAME = r"^[\w./+()&:-]+( [\w./+()&:-]+)*$"
 #: A name that people look up, copy and paste into commands.
 Name = Annotated[
     str,
-    StringConstraints(
-        min_length=1,
-        max_length=200,
-        pattern=pattern(r"^[\w./+()&:-]+( [\w./+()&:-]+)*$", "letters, digits and . / + ( ) & : _ -"),
-    ),
+    StringConstraints(min_length=1, max_length=200),
+    pattern(_NAME, "letters, digits and . / + ( ) & : _ -"),
     AfterValidator(one_line),
 ]
 #: The name of an entry of gpus.yaml, and of an entry of architectures.yaml.
@@ -312,35 +311,14 @@ Url = Annotated[
 #: A path in verl's repository, with forward slashes.
 RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_repo_path)]
 #: A commit, tag or branch of verl's repository.
-GitRef = Annotated[
-    str,
-    StringConstraints(
-        pattern=pattern(REF, "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'")
-    ),
-]
+GitRef = Annotated[str, pattern(REF, "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'")]
 #: A calendar day.
 IsoDate = Annotated[date, BeforeValidator(_iso_date), WithJsonSchema({"type": "string", "format": "date"})]
-Version = Annotated[
-    str,
-    StringConstraints(pattern=pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")),
-]
-Lines = Annotated[
-    str,
-    StringConstraints(
-        pattern=pattern(
-            r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or first and last line, such as 40-45"
-        )
-    ),
-]
-SettingKey = Annotated[
-    str,
-    StringConstraints(
-        pattern=pattern(
-            r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", "verl's dotted key, without '+' or '++' before it"
-        ),
-        max_length=200,
-    ),
-]
+Version = Annotated[str, pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")]
+_LINES = r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$"
+Lines = Annotated[str, pattern(_LINES, "a line or first and last line, such as 40-45")]
+_KEY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
+SettingKey = Annotated[str, pattern(_KEY, "verl's dotted key, without '+' or '++' before it", 200)]
 
 
 def _setting(value: Any) -> Any:
@@ -372,68 +350,92 @@ def _size(value: str) -> str:
     return value
 
 
-class Gpus(Record):
-    """The number and type of the GPUs."""
+Size = Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})]
 
-    count: int = Field(ge=1, le=MOST_GPUS, description="Number of GPUs, over all nodes.")
-    type: GpuName | None = Field(
-        description="Name or alias in gpus.yaml; null if the source does not give the type.",
-        examples=["H100", "H800", "A100", "H20"],
-    )
-    nodes: int | None = optional("Number of nodes.", ge=1, le=MOST_GPUS)
-    memory_gb: float | None = optional(
-        "Stated memory per GPU in GB, if the source gives no type.", gt=0, le=10_000
-    )
+
+class Gpus(Record):
+    """The number and type of the GPUs.
+
+    Attributes:
+        count: Number of GPUs, over all nodes.
+        type: Name or alias in gpus.yaml; null if the source does not give the type.
+        nodes: Number of nodes.
+        memory_gb: Stated memory per GPU in GB, if the source gives no type.
+    """
+
+    count: int = Field(ge=1, le=MOST_GPUS)
+    type: GpuName | None = Field(examples=["H100", "H800", "A100", "H20"])
+    nodes: int | None = Field(None, ge=1, le=MOST_GPUS)
+    memory_gb: float | None = Field(None, gt=0, le=10_000)
 
     def __str__(self) -> str:
         """Return count and type, for example ``8*H20``; an unknown type is shown as GPU."""
-        if self.type:
-            return f"{self.count}*{self.type}"
-        memory = f" {self.memory_gb:g} GB" if self.memory_gb else ""
-        return f"{self.count}*GPU{memory}"
+        memory = f" {self.memory_gb:g} GB" if self.memory_gb and not self.type else ""
+        return f"{self.count}*{self.type or 'GPU'}{memory}"
 
 
 class Infer(Record):
-    """The rollout engine."""
+    """The rollout engine.
 
-    engine: Engine = Field(description="Rollout engine.")
-    version: Version | None = optional('Version of the engine, in quotes: "0.8.3".')
+    Attributes:
+        engine: Rollout engine.
+        version: Version of the engine, in quotes: "0.8.3".
+    """
+
+    engine: Engine
+    version: Version | None = None
 
     def __str__(self) -> str:
         return f"{self.engine}{self.version or ''}"
 
 
 class Versions(Record):
-    """Software versions, at least one; the rollout engine's version is in ``infer``."""
+    """Software versions, at least one; the rollout engine's version is in ``infer``.
+
+    Attributes:
+        verl: Release or commit of verl, in quotes: "0.8.0", "49b08e950".
+        torch: Release of PyTorch, in quotes: "2.6.0".
+    """
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    verl: Version | None = optional('Release or commit of verl, in quotes: "0.8.0", "49b08e950".')
-    torch: Version | None = optional('Release of PyTorch, in quotes: "2.6.0".')
+    verl: Version | None = None
+    torch: Version | None = None
 
-    @model_validator(mode="after")
-    def _says_something(self) -> "Versions":
-        if self.verl is None and self.torch is None:
-            raise problem("missing_key", "'versions' needs at least one of 'verl' and 'torch'")
-        return self
+    _some = reject(
+        lambda versions: versions.verl is versions.torch is None,
+        "missing_key",
+        "'versions' needs at least one of 'verl' and 'torch'",
+    )
 
 
 class Script(Record):
-    """The launch script at a fixed commit."""
+    """The launch script at a fixed commit.
 
-    ref: GitRef = Field(description="Commit of verl's repository that the link points to.")
-    path: RepoPath = Field(description="Path of the script in that commit.")
-    text: Text | None = optional("Link text; default: the file name.")
+    Attributes:
+        ref: Commit of verl's repository that the link points to.
+        path: Path of the script in that commit.
+        text: Link text; default: the file name.
+    """
+
+    ref: GitRef
+    path: RepoPath
+    text: Text | None = None
 
     def __str__(self) -> str:
         return self.text or self.path.rsplit("/", 1)[-1]
 
 
 class Contributor(Record):
-    """The person who reported the run."""
+    """The person who reported the run.
 
-    name: Text = Field(description="Name or handle, not an e-mail address.")
-    url: Url | None = optional("Public profile.")
+    Attributes:
+        name: Name or handle, not an e-mail address.
+        url: Public profile.
+    """
+
+    name: Text
+    url: Url | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -445,28 +447,43 @@ def _some_figure(schema: dict[str, Any]) -> None:
 
 
 class Measured(Record):
-    """Figures that the run reported, at least one; per GPU or per node as described."""
+    """Figures that the run reported, at least one; per GPU or per node as described.
+
+    Attributes:
+        gib: Peak GPU memory in GiB (2^30 bytes), per GPU.
+        counter: Counter of the peak.
+        host_ram_gib: Host memory in GiB per node.
+        step_seconds: Mean time per training step, in seconds.
+        mfu: Model FLOPs utilisation, from 0 to 1.
+        response_tokens: Mean response length, in tokens.
+    """
 
     model_config = ConfigDict(json_schema_extra=_some_figure)
 
-    gib: float | None = optional("Peak GPU memory in GiB (2^30 bytes), per GPU.", gt=0, le=100_000)
-    counter: Literal["torch-max-allocated", "torch-max-reserved", "device", "not-stated"] = Field(
-        "not-stated", description="Counter of the peak."
-    )
-    host_ram_gib: float | None = optional("Host memory in GiB per node.", gt=0, le=1_000_000)
-    step_seconds: float | None = optional("Mean time per training step, in seconds.", gt=0, le=10_000_000)
-    mfu: float | None = optional("Model FLOPs utilisation, from 0 to 1.", gt=0, le=1)
-    response_tokens: float | None = optional("Mean response length, in tokens.", gt=0, le=100_000_000)
+    gib: float | None = Field(None, gt=0, le=100_000)
+    counter: Literal["torch-max-allocated", "torch-max-reserved", "device", "not-stated"] = "not-stated"
+    host_ram_gib: float | None = Field(None, gt=0, le=1_000_000)
+    step_seconds: float | None = Field(None, gt=0, le=10_000_000)
+    mfu: float | None = Field(None, gt=0, le=1)
+    response_tokens: float | None = Field(None, gt=0, le=100_000_000)
 
-    @model_validator(mode="after")
-    def _has_a_figure(self) -> "Measured":
-        if all(value is None for name, value in self if name != "counter"):
-            raise problem("missing_key", "'measured' needs at least one figure, for example 'gib'")
-        return self
+    _some = reject(
+        lambda measured: all(value is None for name, value in measured if name != "counter"),
+        "missing_key",
+        "'measured' needs at least one figure, for example 'gib'",
+    )
 
 
 class Evidence(Record):
-    """Evidence for the claim: an address, or a place in verl's repository."""
+    """Evidence for the claim: an address, or a place in verl's repository.
+
+    Attributes:
+        kind: Kind of evidence.
+        url: Address, for evidence outside verl's repository.
+        ref: Commit of verl's repository.
+        path: File in that commit; unset: the commit itself.
+        lines: Line, or first and last line, of that file, in quotes: "40-45".
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -475,39 +492,42 @@ class Evidence(Record):
         }
     )
 
-    kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"] = Field(
-        description="Kind of evidence."
-    )
-    url: Url | None = optional("Address, for evidence outside verl's repository.")
-    ref: GitRef | None = optional("Commit of verl's repository.")
-    path: RepoPath | None = optional("File in that commit; unset: the commit itself.")
-    lines: Lines | None = optional('Line, or first and last line, of that file, in quotes: "40-45".')
+    kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"]
+    url: Url | None = None
+    ref: GitRef | None = None
+    path: RepoPath | None = None
+    lines: Lines | None = None
 
-    @model_validator(mode="after")
-    def _one_place(self) -> "Evidence":
-        if (self.url is None) == (self.ref is None):
-            raise problem("wrong_value", "evidence needs either 'url' or 'ref', not both")
-        if (self.path and not self.ref) or (self.lines and not self.path):
-            raise problem("missing_key", "'path' needs 'ref', and 'lines' needs 'path'")
-        return self
+    _one_place = either("evidence", "url", "ref")
+    _whole_place = reject(
+        lambda item: (item.path and not item.ref) or (item.lines and not item.path),
+        "missing_key",
+        "'path' needs 'ref', and 'lines' needs 'path'",
+    )
 
     def __str__(self) -> str:
         return self.kind
 
 
 class Note(Record):
-    """A remark, linked from a mark in the row."""
+    """A remark, linked from a mark in the row.
 
-    code: Slug = Field(description="Short name of the remark, for example max-batch-contested.")
-    about: PageColumn = Field("tag", description="Field whose cell shows the mark.")
-    text: Prose = Field(description="One or more plain sentences.")
+    Attributes:
+        code: Short name of the remark, for example max-batch-contested.
+        about: Field whose cell shows the mark.
+        text: One or more plain sentences.
+    """
+
+    code: Slug
+    about: PageColumn = "tag"
+    text: Prose
 
     def __str__(self) -> str:
         return self.text
 
 
 def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
-    """Add the check of ``Run._claims`` to the JSON Schema."""
+    """Add the check of tested runs, see ``dataset``, to the JSON Schema."""
     text = {"type": "string"}
     named = {"tag": text, "gpus": {"properties": {"type": text}}, "infer": {"type": "object"}}
     weaker = {"required": ["kind"], "properties": {"kind": {"not": {"const": "tested"}}}}
@@ -515,60 +535,59 @@ def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
 
 
 class Run(Record):
-    """One run per file; the file is named ``<id>.yaml``."""
+    """One run per file; the file is named ``<id>.yaml``.
+
+    Attributes:
+        id: Unique name; equals the file name without .yaml.
+        size: Size class: the section of the page with the run.
+        tag: MIN: settings that save memory, or the least hardware. RECOMMENDED: settings for throughput. null
+            if the source claims neither.
+        model: Hugging Face name of the model that the script loads, as in architectures.yaml.
+        task: Algorithm and variant.
+        gpus: Number of GPUs over all nodes, and their type.
+        train: Training backend.
+        infer: Rollout engine; null if the source does not give it.
+        label: Text in the Model column; default: the model's short name.
+        max_batch: Largest batch that fits, in prompts per step.
+        script: Launch script.
+        contributor: Person who reported the run.
+        kind: tested: the contributor ran it. measured: verl's sources report results of such a run. stated:
+            they claim or recommend it. script-default: only a script's defaults.
+        added: Date on which the run was added to the data.
+        versions: Software versions, except the rollout engine's.
+        settings: Values of verl's dotted configuration keys, as run.
+        measured: Figures that the run reported.
+        evidence: Evidence for the claim.
+        notes: Remarks, each linked from a mark in the row.
+    """
 
     model_config = ConfigDict(json_schema_extra=_tested_runs_name_everything)
 
-    id: Annotated[str, StringConstraints(pattern=SLUG, max_length=80)] = Field(
-        description="Unique name; equals the file name without .yaml."
+    id: Annotated[str, pattern(SLUG, _SLUG_MEANING, 80)]
+    size: Size = Field(examples=["0.5B", "7B", "70B"])
+    tag: Tag | None
+    model: Checkpoint = Field(examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"])
+    task: Text = Field(examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"])
+    gpus: Gpus = Field(examples=[{"count": 4, "type": "H800"}])
+    train: Train
+    infer: Infer | None = Field(examples=[{"engine": "vllm", "version": "0.8.3"}])
+    label: Text | None = None
+    max_batch: int | None = Field(None, ge=1, le=10_000_000)
+    script: Script | None = None
+    contributor: Contributor | None = Field(
+        None, examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}]
     )
-    size: Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})] = (
-        Field(
-            description="Size class: the section of the page with the run.",
-            examples=["0.5B", "7B", "70B"],
-        )
-    )
-    tag: Tag | None = Field(
-        description="MIN: settings that save memory, or the least hardware. RECOMMENDED: settings for "
-        "throughput. null if the source claims neither."
-    )
-    model: Checkpoint = Field(
-        description="Hugging Face name of the model that the script loads, as in architectures.yaml.",
-        examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
-    )
-    task: Text = Field(description="Algorithm and variant.", examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"])
-    gpus: Gpus = Field(
-        description="Number of GPUs over all nodes, and their type.", examples=[{"count": 4, "type": "H800"}]
-    )
-    train: Train = Field(description="Training backend.")
-    infer: Infer | None = Field(
-        description="Rollout engine; null if the source does not give it.",
-        examples=[{"engine": "vllm", "version": "0.8.3"}],
-    )
-    label: Text | None = optional("Text in the Model column; default: the model's short name.")
-    max_batch: int | None = optional("Largest batch that fits, in prompts per step.", ge=1, le=10_000_000)
-    script: Script | None = optional("Launch script.")
-    contributor: Contributor | None = optional(
-        "Person who reported the run.", examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}]
-    )
-    kind: Kind = Field(
-        "tested",
-        description="tested: the contributor ran it. measured: verl's sources report results of such a run. "
-        "stated: they claim or recommend it. script-default: only a script's defaults.",
-    )
-    added: IsoDate | None = optional("Date on which the run was added to the data.")
-    versions: Versions | None = optional(
-        "Software versions, except the rollout engine's.", examples=[{"verl": "0.8.0", "torch": "2.8.0"}]
-    )
+    kind: Kind = "tested"
+    added: IsoDate | None = None
+    versions: Versions | None = Field(None, examples=[{"verl": "0.8.0", "torch": "2.8.0"}])
     settings: Mapping[SettingKey, SettingValue] = Field(
         default_factory=dict,
-        description="Values of verl's dotted configuration keys, as run.",
         examples=[{"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}],
         json_schema_extra={"additionalProperties": False},
     )
-    measured: Measured | None = optional("Figures that the run reported.")
-    evidence: tuple[Evidence, ...] = Field((), description="Evidence for the claim.")
-    notes: tuple[Note, ...] = Field((), description="Remarks, each linked from a mark in the row.")
+    measured: Measured | None = None
+    evidence: tuple[Evidence, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def short_name(self) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, WithJsonSchema
 
-from .records import GitRef, Name, NamedRecord, Prose, Record, Script, Text, fold, optional
+from .records import GitRef, Name, NamedRecord, Prose, Record, Script, Text, fold
 
 Entry = TypeVar("Entry", bound=NamedRecord)
 
@@ -60,43 +60,54 @@ class Registry(Generic[Entry]):
 
 
 class OtherReading(Record):
-    """Another memory total seen for the same GPU."""
+    """Another memory total seen for the same GPU.
 
-    memory_mib: int = Field(ge=1, le=100_000_000, description="Memory total in MiB (2^20 bytes).")
-    note: Prose | None = optional("Source or date of the reading.")
+    Attributes:
+        memory_mib: Memory total in MiB (2^20 bytes).
+        note: Source or date of the reading.
+    """
+
+    memory_mib: int = Field(ge=1, le=100_000_000)
+    note: Prose | None = None
 
 
 class Gpu(NamedRecord):
-    """One GPU."""
+    """One GPU.
+
+    Attributes:
+        name: Name on pages.
+        vendor: Maker of the GPU.
+        memory_gb: Nominal memory of the product, in GB.
+        memory_mib: Memory in MiB (2^20 bytes), as the driver reports it.
+        kind: reading: from a driver's output. derived: from a GPU with the same memory. nominal: the
+            product's figure, without a reading.
+        cuda_total_gib: Memory that CUDA offers a process, in GiB (2^30 bytes).
+        aliases: Other spellings; case, spaces and hyphens are ignored.
+        other_readings: Other memory totals seen for the same GPU.
+        note: Remark on the figures.
+    """
 
     name_fields = ("name", "aliases")
 
-    name: Name = Field(description="Name on pages.")
-    vendor: Literal["nvidia", "amd", "huawei", "intel"] = Field(description="Maker of the GPU.")
-    memory_gb: int = Field(ge=1, le=100_000, description="Nominal memory of the product, in GB.")
-    memory_mib: int = Field(
-        ge=1, le=100_000_000, description="Memory in MiB (2^20 bytes), as the driver reports it."
-    )
-    kind: Literal["reading", "derived", "nominal"] = Field(
-        description="reading: from a driver's output. derived: from a GPU with the same memory. nominal: the "
-        "product's figure, without a reading."
-    )
-    cuda_total_gib: float | None = optional(
-        "Memory that CUDA offers a process, in GiB (2^30 bytes).", gt=0, le=100_000
-    )
-    aliases: tuple[Name, ...] = Field(
-        (), description="Other spellings; case, spaces and hyphens are ignored."
-    )
-    other_readings: tuple[OtherReading, ...] = Field(
-        (), description="Other memory totals seen for the same GPU."
-    )
-    note: Prose | None = optional("Remark on the figures.")
+    name: Name
+    vendor: Literal["nvidia", "amd", "huawei", "intel"]
+    memory_gb: int = Field(ge=1, le=100_000)
+    memory_mib: int = Field(ge=1, le=100_000_000)
+    kind: Literal["reading", "derived", "nominal"]
+    cuda_total_gib: float | None = Field(None, gt=0, le=100_000)
+    aliases: tuple[Name, ...] = ()
+    other_readings: tuple[OtherReading, ...] = ()
+    note: Prose | None = None
 
 
 class GpuFile(Record):
-    """The file ``gpus.yaml``."""
+    """The file ``gpus.yaml``.
 
-    gpus: tuple[Gpu, ...] = Field(description="GPUs; a later one replaces an earlier one of the same name.")
+    Attributes:
+        gpus: GPUs; a later one replaces an earlier one of the same name.
+    """
+
+    gpus: tuple[Gpu, ...]
 
 
 #: A default: any YAML value.
@@ -104,184 +115,280 @@ Default = Annotated[Any, WithJsonSchema({})]
 
 
 class DefaultChange(Record):
-    """A default since a release."""
+    """A default since a release.
 
-    since: Text = Field(description="Release, or month of the first rows on verl's page.")
-    default: Default = Field(description="Default from then on.")
+    Attributes:
+        since: Release, or month of the first rows on verl's page.
+        default: Default from then on.
+    """
+
+    since: Text
+    default: Default
 
 
 class ConfigKey(NamedRecord):
-    """A key of verl's configuration."""
+    """A key of verl's configuration.
 
-    name: Name = Field(description="Dotted name of the key.")
-    group: Literal["scale", "model", "actor", "fsdp", "megatron", "ref", "rollout", "critic"] = Field(
-        description="Part of the configuration that the key belongs to."
-    )
-    type: Literal["bool", "int", "float", "str", "list", "dict", "str or list"] = Field(
-        description="Type of the value."
-    )
-    default: Default = Field(description="Default in the composed configuration.")
-    in_yaml: bool = Field(
-        True, description="false: only a dataclass has the key; set it with a plus before the key."
-    )
+    Attributes:
+        name: Dotted name of the key.
+        group: Part of the configuration that the key belongs to.
+        type: Type of the value.
+        default: Default in the composed configuration.
+        in_yaml: false: only a dataclass has the key; set it with a plus before the key.
+        phases: Phases whose peak the key can change; may be none.
+        effect: Effect of the key on memory.
+        backends: Training backends that read the key; empty: all.
+        host_memory: The key costs or saves host memory.
+        status: deprecated: still accepted. moved: an old name. no-op: accepted, without effect.
+        moved_to: Name to use instead.
+        moved_from: Former name.
+        since: First release with the key; unset: older than v0.4.0.
+        note: Remark on the key.
+        default_changes: Defaults over time, oldest first.
+    """
+
+    name: Name
+    group: Literal["scale", "model", "actor", "fsdp", "megatron", "ref", "rollout", "critic"]
+    type: Literal["bool", "int", "float", "str", "list", "dict", "str or list"]
+    default: Default
+    in_yaml: bool = True
     phases: tuple[
         Literal[
             "rollout", "weight-sync", "old-log-prob", "ref-log-prob", "update", "optimizer-step", "checkpoint"
         ],
         ...,
-    ] = Field(description="Phases whose peak the key can change; may be none.")
-    effect: Prose = Field(description="Effect of the key on memory.")
-    backends: tuple[Text, ...] = Field((), description="Training backends that read the key; empty: all.")
-    host_memory: bool = Field(False, description="The key costs or saves host memory.")
-    status: Literal["active", "deprecated", "moved", "no-op", "no-op with trainer.use_v1"] = Field(
-        description="deprecated: still accepted. moved: an old name. no-op: accepted, without effect."
-    )
-    moved_to: Text | None = optional("Name to use instead.")
-    moved_from: Text | None = optional("Former name.")
-    since: Text | None = optional("First release with the key; unset: older than v0.4.0.")
-    note: Prose | None = optional("Remark on the key.")
-    default_changes: tuple[DefaultChange, ...] = Field((), description="Defaults over time, oldest first.")
+    ]
+    effect: Prose
+    backends: tuple[Text, ...] = ()
+    host_memory: bool = False
+    status: Literal["active", "deprecated", "moved", "no-op", "no-op with trainer.use_v1"]
+    moved_to: Text | None = None
+    moved_from: Text | None = None
+    since: Text | None = None
+    note: Prose | None = None
+    default_changes: tuple[DefaultChange, ...] = ()
 
 
 class ConfigKeyFile(Record):
-    """The file ``config_keys.yaml``."""
+    """The file ``config_keys.yaml``.
 
-    config_keys: tuple[ConfigKey, ...] = Field(
-        description="Keys; a later one replaces an earlier one of the same name."
-    )
+    Attributes:
+        config_keys: Keys; a later one replaces an earlier one of the same name.
+    """
+
+    config_keys: tuple[ConfigKey, ...]
 
 
 # -- models; field names follow Hugging Face transformers, and sizes count elements, not bytes
 
 
-def _count(description: str) -> Any:
-    """Return a required integer field of at least one."""
-    return Field(ge=1, le=10**9, description=description)
+#: A size, and a number of parameters.
+Size = Annotated[int, Field(ge=1, le=10**9)]
+Parameters = Annotated[int, Field(ge=1, le=10**15)]
 
 
 class Moe(Record):
-    """Mixture of experts."""
+    """Mixture of experts.
 
-    num_experts: int = _count("Routed experts per layer.")
-    experts_per_token: int = _count("Routed experts that a token passes through.")
-    moe_intermediate_size: int = _count("Width of one routed expert.")
-    shared_experts: int = Field(ge=0, le=10_000, description="Experts that every token passes through.")
-    shared_expert_intermediate_size: int | None = optional("Width of one shared expert.", ge=1)
-    first_dense_layers: int = Field(
-        ge=0, le=10_000, description="Leading layers with a dense MLP instead of experts."
-    )
-    shared_expert_gate: bool = Field(
-        description="A gate for the shared experts; adds hidden_size parameters per layer."
-    )
-    router_bias: bool = Field(description="A bias in the router; adds num_experts parameters per layer.")
+    Attributes:
+        num_experts: Routed experts per layer.
+        experts_per_token: Routed experts that a token passes through.
+        moe_intermediate_size: Width of one routed expert.
+        shared_experts: Experts that every token passes through.
+        shared_expert_intermediate_size: Width of one shared expert.
+        first_dense_layers: Leading layers with a dense MLP instead of experts.
+        shared_expert_gate: A gate for the shared experts; adds hidden_size parameters per layer.
+        router_bias: A bias in the router; adds num_experts parameters per layer.
+    """
+
+    num_experts: Size
+    experts_per_token: Size
+    moe_intermediate_size: Size
+    shared_experts: int = Field(ge=0, le=10_000)
+    shared_expert_intermediate_size: int | None = Field(None, ge=1)
+    first_dense_layers: int = Field(ge=0, le=10_000)
+    shared_expert_gate: bool
+    router_bias: bool
 
 
 class Mla(Record):
-    """Multi-head latent attention."""
+    """Multi-head latent attention.
 
-    q_lora_rank: int | None = Field(description="Rank of the query projection; null: one full projection.")
-    kv_lora_rank: int = _count("Rank of the compressed key and value.")
-    qk_nope_head_dim: int = _count("Query-key width per head without rotary embedding.")
-    qk_rope_head_dim: int = _count("Query-key width with rotary embedding, shared by the heads.")
-    v_head_dim: int = _count("Value width per head.")
+    Attributes:
+        q_lora_rank: Rank of the query projection; null: one full projection.
+        kv_lora_rank: Rank of the compressed key and value.
+        qk_nope_head_dim: Query-key width per head without rotary embedding.
+        qk_rope_head_dim: Query-key width with rotary embedding, shared by the heads.
+        v_head_dim: Value width per head.
+    """
+
+    q_lora_rank: int | None
+    kv_lora_rank: Size
+    qk_nope_head_dim: Size
+    qk_rope_head_dim: Size
+    v_head_dim: Size
 
 
 class LinearAttention(Record):
-    """Gated DeltaNet layers between full-attention layers."""
+    """Gated DeltaNet layers between full-attention layers.
 
-    full_attention_interval: int = _count("Every n-th layer is full attention.")
-    num_key_heads: int = _count("Key heads.")
-    key_head_dim: int = _count("Width of a key head.")
-    num_value_heads: int = _count("Value heads.")
-    value_head_dim: int = _count("Width of a value head.")
-    conv_kernel: int = _count("Width of the short convolution.")
+    Attributes:
+        full_attention_interval: Every n-th layer is full attention.
+        num_key_heads: Key heads.
+        key_head_dim: Width of a key head.
+        num_value_heads: Value heads.
+        value_head_dim: Width of a value head.
+        conv_kernel: Width of the short convolution.
+    """
+
+    full_attention_interval: Size
+    num_key_heads: Size
+    key_head_dim: Size
+    num_value_heads: Size
+    value_head_dim: Size
+    conv_kernel: Size
 
 
 class Vision(Record):
-    """The vision tower; its parameters are part of the model's."""
+    """The vision tower; its parameters are part of the model's.
 
-    depth: int = _count("Blocks.")
-    hidden_size: int = _count("Width.")
-    intermediate_size: int = _count("Width of the MLP.")
-    num_heads: int = _count("Attention heads.")
-    patch_size: int = _count("Pixels per patch side.")
-    temporal_patch_size: int = _count("Frames per patch.")
-    spatial_merge_size: int = _count("Patches merged per side.")
-    in_channels: int = _count("Colour channels.")
-    out_hidden_size: int = _count("Width of the output to the language model.")
-    num_position_embeddings: int | None = optional("Learned positions.", ge=1)
-    deepstack_layers: int | None = optional("Intermediate outputs fed into the language model.", ge=0)
-    parameters: int = Field(ge=0, le=10**15, description="Parameters of the tower.")
+    Attributes:
+        depth: Blocks.
+        hidden_size: Width.
+        intermediate_size: Width of the MLP.
+        num_heads: Attention heads.
+        patch_size: Pixels per patch side.
+        temporal_patch_size: Frames per patch.
+        spatial_merge_size: Patches merged per side.
+        in_channels: Colour channels.
+        out_hidden_size: Width of the output to the language model.
+        num_position_embeddings: Learned positions.
+        deepstack_layers: Intermediate outputs fed into the language model.
+        parameters: Parameters of the tower.
+    """
+
+    depth: Size
+    hidden_size: Size
+    intermediate_size: Size
+    num_heads: Size
+    patch_size: Size
+    temporal_patch_size: Size
+    spatial_merge_size: Size
+    in_channels: Size
+    out_hidden_size: Size
+    num_position_embeddings: int | None = Field(None, ge=1)
+    deepstack_layers: int | None = Field(None, ge=0)
+    parameters: int = Field(ge=0, le=10**15)
 
 
 class Published(Record):
-    """A published parameter count."""
+    """A published parameter count.
 
-    parameters: int = Field(ge=1, le=10**15, description="Published count.")
-    exact: bool = Field(description="true: exact to the last digit; false: rounded.")
-    counts: Literal["all", "without-embeddings", "with-mtp"] = Field(
-        "all",
-        description="all: every parameter. without-embeddings: without embedding and head. "
-        "with-mtp: with the multi-token-prediction layers too.",
-    )
-    source: Prose = Field(description="Source of the published count.")
+    Attributes:
+        parameters: Published count.
+        exact: true: exact to the last digit; false: rounded.
+        counts: all: every parameter. without-embeddings: without embedding and head. with-mtp: with the
+            multi-token-prediction layers too.
+        source: Source of the published count.
+    """
+
+    parameters: int = Field(ge=1, le=10**15)
+    exact: bool
+    counts: Literal["all", "without-embeddings", "with-mtp"] = "all"
+    source: Prose
 
 
 class ConfigSource(Record):
-    """A source of the shape."""
+    """A source of the shape.
 
-    repo: Text = Field(description="Repository or paper.")
-    path: Text = Field(description="File or table.")
-    commit: GitRef | None = optional("Commit that was read.")
-    note: Prose | None = optional("Remark on the source.")
+    Attributes:
+        repo: Repository or paper.
+        path: File or table.
+        commit: Commit that was read.
+        note: Remark on the source.
+    """
+
+    repo: Text
+    path: Text
+    commit: GitRef | None = None
+    note: Prose | None = None
 
 
 class Architecture(NamedRecord):
-    """A model shape, and the models that share it."""
+    """A model shape, and the models that share it.
+
+    Attributes:
+        name: Short name.
+        hf_id: Hugging Face name of the model with this config.json.
+        model_type: Model type, as in config.json.
+        aliases: Other models of the same shape.
+        aliases_unverified: Models that probably have the same shape.
+        hidden_size: Width of the residual stream.
+        num_hidden_layers: Number of layers.
+        intermediate_size: Width of the dense MLP; null: no dense MLP.
+        num_attention_heads: Query heads.
+        num_key_value_heads: Key and value heads.
+        head_dim: Width of a head; for MLA the query-key width.
+        vocab_size: Rows of the embedding.
+        tie_word_embeddings: The output head shares the embedding's weights.
+        qkv_bias: Biases on query, key and value.
+        qk_norm: RMSNorm on query and key.
+        norms_per_layer: RMSNorm vectors of hidden_size per layer.
+        attn_output_gate: The query projection also makes an output gate.
+        sliding_window: Attention window in tokens; null: full.
+        max_position_embeddings: Longest sequence of hf_id, in tokens.
+        max_position_embeddings_of_aliases: Longest sequence of each alias that differs.
+        moe: Mixture of experts.
+        mla: Multi-head latent attention.
+        linear_attention: Gated DeltaNet layers.
+        vision: Vision tower.
+        parameters: Exact count without multi-token prediction.
+        parameters_active: Parameters that a text token passes through.
+        parameters_breakdown: Parameters of each part: embedding, lm_head, final_norm and vision in total,
+            others per layer.
+        mtp_parameters: Parameters of the multi-token-prediction layers.
+        published: Published parameter count.
+        config_source: Sources of the shape.
+        script: A script, test or page of verl that uses such a model.
+        verified: The shape is from the source; the count is within 0.1 % of the published one.
+        notes: Remarks on the shape.
+    """
 
     name_fields = ("hf_id", "aliases", "aliases_unverified")
 
-    name: Name = Field(description="Short name.")
-    hf_id: Name = Field(description="Hugging Face name of the model with this config.json.")
-    model_type: Text = Field(description="Model type, as in config.json.")
-    aliases: tuple[Name, ...] = Field((), description="Other models of the same shape.")
-    aliases_unverified: tuple[Name, ...] = Field((), description="Models that probably have the same shape.")
-    hidden_size: int = _count("Width of the residual stream.")
-    num_hidden_layers: int = _count("Number of layers.")
-    intermediate_size: int | None = Field(description="Width of the dense MLP; null: no dense MLP.")
-    num_attention_heads: int = _count("Query heads.")
-    num_key_value_heads: int = _count("Key and value heads.")
-    head_dim: int = _count("Width of a head; for MLA the query-key width.")
-    vocab_size: int = _count("Rows of the embedding.")
-    tie_word_embeddings: bool = Field(description="The output head shares the embedding's weights.")
-    qkv_bias: bool = Field(description="Biases on query, key and value.")
-    qk_norm: bool = Field(description="RMSNorm on query and key.")
-    norms_per_layer: int = Field(ge=0, le=100, description="RMSNorm vectors of hidden_size per layer.")
-    attn_output_gate: bool = Field(False, description="The query projection also makes an output gate.")
-    sliding_window: int | None = optional("Attention window in tokens; null: full.", ge=1)
-    max_position_embeddings: int = _count("Longest sequence of hf_id, in tokens.")
-    max_position_embeddings_of_aliases: Mapping[str, int] = Field(
-        default_factory=dict, description="Longest sequence of each alias that differs."
-    )
-    moe: Moe | None = optional("Mixture of experts.")
-    mla: Mla | None = optional("Multi-head latent attention.")
-    linear_attention: LinearAttention | None = optional("Gated DeltaNet layers.")
-    vision: Vision | None = optional("Vision tower.")
-    parameters: int = Field(ge=1, le=10**15, description="Exact count without multi-token prediction.")
-    parameters_active: int | None = optional("Parameters that a text token passes through.", ge=1)
-    parameters_breakdown: Mapping[str, int] = Field(
-        default_factory=dict,
-        description="Parameters of each part: embedding, lm_head, final_norm and vision in total, others per "
-        "layer.",
-    )
-    mtp_parameters: int | None = optional("Parameters of the multi-token-prediction layers.", ge=1)
-    published: Published | None = optional("Published parameter count.")
-    config_source: tuple[ConfigSource, ...] = Field((), description="Sources of the shape.")
-    script: Script | None = optional("A script, test or page of verl that uses such a model.")
-    verified: bool = Field(
-        description="The shape is from the source; the count is within 0.1 % of the published one."
-    )
-    notes: tuple[Prose, ...] = Field((), description="Remarks on the shape.")
+    name: Name
+    hf_id: Name
+    model_type: Text
+    aliases: tuple[Name, ...] = ()
+    aliases_unverified: tuple[Name, ...] = ()
+    hidden_size: Size
+    num_hidden_layers: Size
+    intermediate_size: int | None
+    num_attention_heads: Size
+    num_key_value_heads: Size
+    head_dim: Size
+    vocab_size: Size
+    tie_word_embeddings: bool
+    qkv_bias: bool
+    qk_norm: bool
+    norms_per_layer: int = Field(ge=0, le=100)
+    attn_output_gate: bool = False
+    sliding_window: int | None = Field(None, ge=1)
+    max_position_embeddings: Size
+    max_position_embeddings_of_aliases: Mapping[str, int] = Field(default_factory=dict)
+    moe: Moe | None = None
+    mla: Mla | None = None
+    linear_attention: LinearAttention | None = None
+    vision: Vision | None = None
+    parameters: int = Field(ge=1, le=10**15)
+    parameters_active: int | None = Field(None, ge=1)
+    parameters_breakdown: Mapping[str, int] = Field(default_factory=dict)
+    mtp_parameters: int | None = Field(None, ge=1)
+    published: Published | None = None
+    config_source: tuple[ConfigSource, ...] = ()
+    script: Script | None = None
+    verified: bool
+    notes: tuple[Prose, ...] = ()
 
     def positions_of(self, name: str) -> int:
         """Return the longest sequence of a model, in tokens."""
@@ -289,8 +396,10 @@ class Architecture(NamedRecord):
 
 
 class ArchitectureFile(Record):
-    """The file ``architectures.yaml``."""
+    """The file ``architectures.yaml``.
 
-    architectures: tuple[Architecture, ...] = Field(
-        description="Model shapes; a later one replaces an earlier one of the same name."
-    )
+    Attributes:
+        architectures: Model shapes; a later one replaces an earlier one of the same name.
+    """
+
+    architectures: tuple[Architecture, ...]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from .diagnostics import Code, NoAnswerError, did_you_mean, suggest_or
@@ -82,11 +83,8 @@ def select_runs(data: Dataset, selection: RunSelection) -> list[Run]:
     chosen = [run for run in data.runs.values() if not selection.sizes or run.size in selection.sizes]
     for name, words in selection.filters:
         wanted, field = {_compared(data, name, word) for word in words}, find_field(name)
-        chosen = [
-            run
-            for run in chosen
-            if not wanted.isdisjoint(_compared(data, name, word) for word in field.search_words(run))
-        ]
+        found = {run.id: {_compared(data, name, word) for word in field.search_words(run)} for run in chosen}
+        chosen = [run for run in chosen if wanted & found[run.id]]
     chosen.sort(key=_page_order)
     # Stable sorts from the last key to the first combine the keys.
     for name, descending in reversed(selection.sort):
@@ -138,11 +136,8 @@ def hint_if_unknown(data: Dataset, name: str, value: str) -> str | None:
     known = FILTERS[name].known
     if known is None:
         return None
-    field = find_field(name)
-    recorded = (
-        {word for run in runs for word in field.search_words(run)} if name in {"infer", "model"} else ()
-    )
-    allowed = [*known(data), *sorted(recorded)]
+    search = find_field(name).search_words if name in {"infer", "model"} else lambda run: []
+    allowed = [*known(data), *sorted({word for run in runs for word in search(run)})]
     return None if fold(value) in map(fold, allowed) else did_you_mean(value, allowed)
 
 
@@ -197,7 +192,7 @@ def each_once(
     none: str,
     *,
     what: str = "",
-    code: Code = Code.directive,
+    code: Code = "directive",
 ) -> tuple[T, ...]:
     """Parse words into distinct values, in the order given.
 
@@ -232,14 +227,13 @@ def sizes(text: str) -> tuple[str, ...]:
         NoAnswerError: a size class does not exist or is given twice, or there is none.
     """
     message = "name at least one size class, or leave the argument out"
-    return each_once(words(text), _size, message, what="the size class ", code=Code.unknown_size)
+    return each_once(words(text), _size, message, what="the size class ", code="unknown_size")
 
 
 def _size(word: str) -> str:
-    for size in SIZES:
-        if size.lower() == word.lower():
-            return size
-    raise NoAnswerError.because(f"unknown size class {word!r}", sizes_hint(word), code=Code.unknown_size)
+    if word.upper() not in SIZES:
+        raise NoAnswerError.because(f"unknown size class {word!r}", sizes_hint(word), code="unknown_size")
+    return word.upper()
 
 
 def columns(text: str, computed: Collection[str]) -> tuple[str, ...]:
@@ -248,7 +242,7 @@ def columns(text: str, computed: Collection[str]) -> tuple[str, ...]:
     Raises:
         NoAnswerError: a column does not exist or is given twice, or there is none.
     """
-    read = lambda word: _column(word, computed)  # noqa: E731
+    read = partial(_column, computed=computed)
     return each_once(words(text), read, "name at least one field", what="the field ")
 
 
@@ -259,9 +253,8 @@ def sort_fields(text: str, computed: Collection[str]) -> tuple[tuple[str, bool],
         NoAnswerError: a field does not exist or is computed, or there is none.
     """
     found = tuple((_column(word.removeprefix("-"), computed), word.startswith("-")) for word in words(text))
-    for name, _ in found:
-        if name in computed:
-            raise NoAnswerError.because(f"{name!r} is computed", "use a field of run files")
+    for name in (name for name, _ in found if name in computed):
+        raise NoAnswerError.because(f"{name!r} is computed", "use a field of run files")
     if not found:
         raise NoAnswerError.because("name at least one field")
     return found

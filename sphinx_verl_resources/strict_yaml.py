@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
@@ -63,10 +64,7 @@ class Document:
     def items(self) -> list[Document]:
         """Return a document for each item of a list; problems go to the item that they are in."""
         values = self.data if isinstance(self.data, tuple) else ()
-        items = [
-            Document(self.text, self.shown, value, [], (index,), self._keys, self._values)
-            for index, value in enumerate(values)
-        ]
+        items = [replace(self, data=value, problems=[], inside=(at,)) for at, value in enumerate(values)]
         for problem in self.problems if items else ():
             before = [item for item in items if item.place() <= problem.place]
             (before or items[:1])[-1].problems.append(problem)
@@ -78,24 +76,25 @@ class Document:
 
     def key_place(self, loc: Loc) -> Location:
         """Return the place of the key at the end of ``loc``, or of the nearest existing parent."""
-        return self._place(loc, self._keys, self._values)
+        return self._place(loc, ChainMap(self._keys, self._values))
 
-    def _place(self, loc: Loc, *names: Mapping[str, yaml.Event]) -> Location:
+    def _place(self, loc: Loc, events: Mapping[str, yaml.Event]) -> Location:
         # A location from pydantic may end in a missing key or the name of a type.
         for length in range(len(loc), -1, -1):
-            name = _dotted((*self.inside, *loc[:length]))
-            for found in (table[name] for table in names if name in table):
-                return Location(self.shown, *position(found.start_mark))
+            if event := events.get(self._name(loc[:length])):
+                return Location(self.shown, *position(event.start_mark))
         return Location(self.shown, 1, 1)
+
+    def _name(self, loc: Loc) -> str:
+        return ".".join(map(str, (*self.inside, *loc)))
 
     def source(self, loc: Loc) -> str:
         """Return the scalar at ``loc`` as typed, without quotes; empty for other values."""
-        return str(getattr(self._values.get(_dotted((*self.inside, *loc))), "value", ""))
+        return str(getattr(self._values.get(self._name(loc)), "value", ""))
 
     def is_plain(self, loc: Loc) -> bool:
         """Return whether the value at ``loc`` is a scalar typed without quotes."""
-        event = self._values.get(_dotted((*self.inside, *loc)))
-        return isinstance(event, yaml.ScalarEvent) and bool(event.implicit[0])
+        return getattr(self._values.get(self._name(loc)), "implicit", (False,)) == (True, False)
 
     def diagnostic(
         self, loc: Loc, code: Code, message: str, remedy: str = "", severity: Severity = Severity.ERROR
@@ -104,22 +103,9 @@ class Document:
         return Diagnostic(self.place(loc), code, message, remedy, severity)
 
 
-def _dotted(loc: Loc) -> str:
-    return ".".join(map(str, loc))
-
-
 def position(mark: Any) -> tuple[int, int]:
     """Return the line and column, from 1, of a mark of PyYAML or libyaml, which share no base class."""
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)
-
-
-def leaves(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
-    """Yield all scalars and empty collections in nested data, with their positions."""
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, tuple) else ()
-    if not items:
-        yield loc, data
-    for key, item in items:
-        yield from leaves(item, (*loc, key))
 
 
 def dotted_leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -162,48 +148,43 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         document.data = _Reader(document).document()
         return document
     except _RefusedError as refused:
-        problem = refused.problem
+        (problem,) = refused.args
     except yaml.MarkedYAMLError as error:
         problem = _syntax_problem(error, document.text, shown)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's scanner, for escapes such as "\U00110000".
         hint = "put text with a backslash in single quotes"
-        problem = Diagnostic(Location(shown, 1, 1), Code.yaml_syntax, f"not valid YAML: {error}", hint)
+        problem = Diagnostic(Location(shown, 1, 1), "yaml_syntax", f"not valid YAML: {error}", hint)
     return Document("", shown, problems=[*document.problems, problem])
 
 
 class _RefusedError(Exception):
-    """A problem after which parsing cannot continue."""
-
-    def __init__(self, place: Location, code: Code, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.problem = Diagnostic(place, code, message, remedy)
+    """A problem, the only argument, after which parsing cannot continue."""
 
 
 def _decoded(content: bytes, shown: str) -> str:
+    def refuse(before: str, code: Code, message: str, remedy: str) -> NoReturn:
+        lines = before.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        place = Location(shown, len(lines), len(lines[-1]) + 1)
+        raise _RefusedError(Diagnostic(place, code, message, remedy))
+
     if len(content) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
-        remedy = "split it; a run file has a few kilobytes"
-        raise _RefusedError(Location(shown, 1, 1), Code.file_too_large, message, remedy)
+        refuse("", "file_too_large", message, "split it; a run file has a few kilobytes")
     content = content.removeprefix(codecs.BOM_UTF8)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         before = content[: error.start].decode(errors="replace")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         message = f"byte 0x{content[error.start]:02x} is not UTF-8"
-        raise _RefusedError(
-            Location(shown, line, column), Code.encoding, message, "save the file as UTF-8"
-        ) from None
+        refuse(before, "encoding", message, "save the file as UTF-8")
     if match := FORBIDDEN.search(text):
-        before = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise _RefusedError(Location(shown, line, column), Code.bad_character, *_invisible(match))
+        refuse(text[: match.start()], *_invisible(match))
     return text
 
 
-def _invisible(match: re.Match[str]) -> tuple[str, str]:
-    return f"invisible character U+{ord(match[0]):04X}", "delete it"
+def _invisible(match: re.Match[str]) -> tuple[Code, str, str]:
+    return "bad_character", f"invisible character U+{ord(match[0]):04X}", "delete it"
 
 
 class _Reader:
@@ -228,9 +209,9 @@ class _Reader:
         self._refuse_decoration(event)
         self._document._values[name] = event
         if isinstance(event, yaml.ScalarEvent):
-            return plain_value(event.value) if event.implicit[0] else self._quoted(event)
+            return plain_value(event.value) if event.implicit[0] else self._text(event)
         if depth > _MAX_DEPTH:
-            raise _RefusedError(self._place(event), Code.yaml_syntax, *TOO_DEEP)
+            raise _RefusedError(self._problem(event, "yaml_syntax", *TOO_DEEP))
         prefix = f"{name}." if depth else ""
         if isinstance(event, yaml.SequenceStartEvent):
             items: list[Any] = []
@@ -241,7 +222,8 @@ class _Reader:
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
             key = self._key(event)
             if key in found:
-                self._note(event, Code.duplicate_key, f"duplicate key {key!r}", "keep one of the two")
+                twice = self._problem(event, "duplicate_key", f"duplicate key {key!r}", "keep one of the two")
+                self._document.problems.append(twice)
             self._document._keys[f"{prefix}{key}"] = event
             found[key] = self._value(self._next(), f"{prefix}{key}", depth + 1)
         return found
@@ -252,15 +234,13 @@ class _Reader:
             self._refuse(event, "a key that is not plain text")
         if event.implicit[0] and event.value == "<<":
             self._refuse(event, "the merge key '<<'")
-        return self._quoted(event)
+        return self._text(event)
 
-    def _quoted(self, event: Any) -> str:
+    def _text(self, event: Any) -> str:
         """Return a text, which may contain escaped forbidden characters."""
-        text: str = event.value
-        if match := FORBIDDEN.search(text):
-            self._note(event, Code.bad_character, *_invisible(match))
-            return visible(text)
-        return text
+        if match := FORBIDDEN.search(event.value):
+            self._document.problems.append(self._problem(event, *_invisible(match)))
+        return visible(event.value)
 
     def _refuse_decoration(self, event: Any) -> None:
         if isinstance(event, yaml.AliasEvent):
@@ -270,18 +250,15 @@ class _Reader:
         if event.tag:
             self._refuse(event, f"the tag '{event.tag}'")
 
-    def _refuse(self, event: yaml.Event, what: str) -> None:
+    def _refuse(self, event: yaml.Event, what: str) -> NoReturn:
         remedy = (
-            "write the values out; data files do not support anchors, aliases, merge keys, tags "
-            "and several documents"
+            "write the values out; data files do not support anchors, aliases, merge keys, tags and several "
+            "documents"
         )
-        raise _RefusedError(self._place(event), Code.yaml_feature, f"{what} is not read", remedy)
+        raise _RefusedError(self._problem(event, "yaml_feature", f"{what} is not read", remedy))
 
-    def _note(self, event: yaml.Event, code: Code, message: str, remedy: str) -> None:
-        self._document.problems.append(Diagnostic(self._place(event), code, message, remedy))
-
-    def _place(self, event: yaml.Event) -> Location:
-        return Location(self._document.shown, *position(event.start_mark))
+    def _problem(self, event: yaml.Event, code: Code, message: str, remedy: str) -> Diagnostic:
+        return Diagnostic(Location(self._document.shown, *position(event.start_mark)), code, message, remedy)
 
 
 #: A key with its value directly after the colon.
@@ -329,4 +306,4 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagn
             if "values" in said and not re.search(r":\s", line[:at]):
                 message, remedy = _NOT_ALIKE, "indent all keys of a level alike"
     message = message.format(line[noticed[1] - 1 :][:1]) if "{!r}" in message else message
-    return Diagnostic(Location(shown, *place), Code.yaml_syntax, message, remedy)
+    return Diagnostic(Location(shown, *place), "yaml_syntax", message, remedy)

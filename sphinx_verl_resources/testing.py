@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import os
 
-    from .diagnostics import Diagnostic
-
 
 def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None:
     """Fail if the data have problems.
@@ -21,19 +19,15 @@ def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None
         AssertionError: the data have problems; the text is what ``verl-resources check`` prints.
         OSError: ``path`` is not a data directory.
     """
-    found = [problem for problem in _problems(path) if warnings or problem.is_error]
-    if found:
-        raise AssertionError("\n".join(map(str, ["the data have problems:", *found])))
-
-
-def _problems(path: str | os.PathLike[str]) -> tuple[Diagnostic, ...]:
-    """Return the problems that ``verl-resources check`` prints for a data directory."""
     import os
 
-    from .cli.command import UsageError
-    from .cli.data import load_check
+    from .commands import UsageError
+    from .print_commands import load_check
 
     try:
-        return load_check([os.fspath(path)]).problems()
+        problems = load_check([os.fspath(path)]).problems()
     except UsageError as error:
         raise NotADirectoryError(str(error)) from None
+    found = [problem for problem in problems if warnings or problem.is_error]
+    if found:
+        raise AssertionError("\n".join(map(str, ["the data have problems:", *found])))

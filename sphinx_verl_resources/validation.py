@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from .diagnostics import (
+    CODES,
     MAX_PROBLEMS,
-    Code,
     Diagnostic,
     Location,
     did_you_mean,
@@ -19,7 +19,7 @@ from .diagnostics import (
     printable,
     suggest_or,
 )
-from .records import FORMS, SLUG, fold, models_in, slug, strings_in
+from .records import FORMS, SLUG, fold, slug
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,14 +33,11 @@ Model = TypeVar("Model", bound=BaseModel)
 
 #: The expected type, by pydantic's type of error.
 _EXPECTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
+    **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
     "float_type": "a number",
     "string_type": "text",
     "bool_type": "true or false",
-    "dict_type": "keys and values",
-    "mapping_type": "keys and values",
-    "model_type": "keys and values",
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "keys and values"),
     "tuple_type": "a list",
     "date_type": "a date such as 2025-06-12",
 }
@@ -76,7 +73,7 @@ def validated(
 def empty(document: Document, remedy: str) -> Diagnostic:
     """Return the problem of an empty file."""
     # At the beginning: after a lone "---", the missing value would be on the next line.
-    return Diagnostic(Location(document.shown, 1, 1), Code.file_empty, "the file is empty", remedy)
+    return Diagnostic(Location(document.shown, 1, 1), "file_empty", "the file is empty", remedy)
 
 
 def try_model(data: Any, model: type[Model], context: Any = None) -> tuple[Model | None, list[ErrorDetails]]:
@@ -130,47 +127,42 @@ def _translate(document: Document, model: type[BaseModel], error: ErrorDetails) 
     allowed = list(strings_in(field.annotation)) if field else []
     example = _example(str(loc[-1]), field.examples[0]) if field and field.examples else ""
     subject = f"{_dotted(loc)}: " if loc else ""
+    place, value = document.place(loc), document.source(loc)
     if kind == "extra_forbidden":
         around, _ = _walk(model, loc[:-1])
         remedy = did_you_mean(str(loc[-1]), around.model_fields if around else ())
-        return Diagnostic(document.key_place(loc), Code.unknown_key, f"unknown key {loc[-1]!r}", remedy)
+        return Diagnostic(document.key_place(loc), "unknown_key", f"unknown key {loc[-1]!r}", remedy)
     if kind == "missing":
-        inside = _dotted(loc[:-1])
-        message = f"the key {loc[-1]!r} is missing" + (f" in {inside!r}" if inside else "")
+        message = f"the key {loc[-1]!r} is missing" + (f" in {_dotted(loc[:-1])!r}" if loc[1:] else "")
         meaning = ((field and field.description) or "").rstrip(".")
-        parts = [
-            part
-            for part in (meaning, ", ".join(allowed) and f"allowed: {', '.join(allowed)}", example)
-            if part
-        ]
-        remedy = f"add it: {', '.join(parts)}" if parts else "add it"
-        return document.diagnostic(loc[:-1], Code.missing_key, message, remedy)
+        choices = f"allowed: {', '.join(allowed)}" if allowed else ""
+        parts = filter(None, (meaning, choices, example))
+        remedy = ": ".join(filter(None, ("add it", ", ".join(parts))))
+        return document.diagnostic(loc[:-1], "missing_key", message, remedy)
     if kind in _EXPECTED:
-        got, remedy = got_instead(error["input"], document.source(loc), kind)
+        got, remedy = got_instead(error["input"], value, kind)
         if kind == "model_type":
             keys = f"its keys are {', '.join(below.model_fields if below else ())}"
             remedy = f"{keys}; {example}" if example else keys
-        message = f"{subject}expected {_EXPECTED[kind]}, got {got}"
-        return document.diagnostic(loc, Code.wrong_type, message, remedy)
+        return Diagnostic(place, "wrong_type", f"{subject}expected {_EXPECTED[kind]}, got {got}", remedy)
     if kind == "literal_error":
         value = str(error["input"])
         near = nearest(value, allowed)
         remedy = (f"did you mean {near!r}? " if near else "") + f"allowed: {', '.join(allowed)}"
-        return document.diagnostic(loc, Code.unknown_value, f"{subject}unknown value {value!r}", remedy)
-    if kind in Code.__members__:
-        remedy = context.get("hint", "")
+        return Diagnostic(place, "unknown_value", f"{subject}unknown value {value!r}", remedy)
+    if kind in CODES:
+        remedy = context["hint"]
         if "known" in context:
             names = getattr(context["known"], "names", context["known"])
-            hint = did_you_mean(context["word"], names)
-            remedy = suggest_or(context["word"], names, remedy) if remedy else hint
-        return document.diagnostic(loc, Code[kind], f"{subject}{error['msg']}", remedy)
-    place, value = document.place(loc), document.source(loc)
+            word = context["word"]
+            remedy = suggest_or(word, names, remedy) if remedy else did_you_mean(word, names)
+        return Diagnostic(place, kind, f"{subject}{error['msg']}", remedy)
     if loc and loc[-1] == "[key]":  # a key of a mapping
         place, value = document.key_place(loc[:-1]), str(error["input"])
     form = context.get("pattern", "")
     rule = _CONSTRAINTS.get(kind, error["msg"].lower()).format(**context, form=FORMS.get(form, form))
     remedy = f"write {slug(value)}" if form == SLUG and slug(value) else ""
-    return Diagnostic(place, Code.wrong_value, f"{subject}{rule}, got {value[:80]!r}", remedy)
+    return Diagnostic(place, "wrong_value", f"{subject}{rule}, got {value[:80]!r}", remedy)
 
 
 def got_instead(value: Any, source: str, kind: str) -> tuple[str, str]:
@@ -186,9 +178,9 @@ def got_instead(value: Any, source: str, kind: str) -> tuple[str, str]:
         return word, ""
     number = re.match(r"(?:0|[1-9][\d_,]{0,12})(?:\.\d{1,9})?(?=[^\d.,_]|$)", word)
     digits = number[0].replace("_", "").replace(",", "") if number else ""
-    if kind == "int_type" and number and number[0] == word and digits.isdigit():
-        return f"the text {word[:80]!r}", f"write {digits}"
     remedy = f"write {digits}, without quotes and unit" if kind == "float_type" and digits else ""
+    if kind == "int_type" and number and number[0] == word and digits.isdigit():
+        remedy = f"write {digits}"
     return f"the text {word[:80]!r}", remedy
 
 
@@ -212,14 +204,29 @@ def _walk(model: type[BaseModel], loc: Loc) -> tuple[type[BaseModel] | None, Fie
     return current, field
 
 
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the model classes inside an annotation such as ``tuple[Note, ...]`` or ``Infer | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from models_in(argument)
+
+
+def strings_in(annotation: Any) -> Iterator[str]:
+    """Yield the strings that an annotation with a ``Literal`` accepts."""
+    for argument in get_args(annotation):
+        if isinstance(argument, str):
+            yield argument
+        else:
+            yield from strings_in(argument)
+
+
 def schema(model: type[BaseModel]) -> dict[str, Any]:
     """Return the JSON Schema of a model in draft-07, the newest that YAML language servers support."""
-    generated = model.model_json_schema(ref_template="#/definitions/{model}")
-    definitions = generated.pop("$defs", {})
-    result = {"$schema": "http://json-schema.org/draft-07/schema#", **generated}
-    if definitions:
-        result["definitions"] = definitions
-    return _wrap_references(result)  # type: ignore[no-any-return]
+    whole = model.model_json_schema(ref_template="#/definitions/{model}")
+    definitions = whole.pop("$defs")
+    draft = {"$schema": "http://json-schema.org/draft-07/schema#", **whole, "definitions": definitions}
+    return _wrap_references(draft)  # type: ignore[no-any-return]
 
 
 def schema_text(model: type[BaseModel]) -> str:
@@ -244,12 +251,11 @@ def repeated_names(
 ) -> Iterator[Diagnostic]:
     """Yield an error for each name that two entries of a file share."""
     owners: dict[str, int] = {}
-    for index, names in enumerate(entries):
-        for name in dict.fromkeys(names):
-            owner = owners.setdefault(fold(name), index)
-            if owner != index:
-                message = (
-                    f"{name!r} is also a name of entry {owner + 1} of {section!r}, {entries[owner][0]!r}"
-                )
-                remedy = "keep it in one of the two"
-                yield document.diagnostic((section, index), Code.duplicate_name, message, remedy)
+    for index, name in (
+        (index, name) for index, names in enumerate(entries) for name in dict.fromkeys(names)
+    ):
+        owner = owners.setdefault(fold(name), index)
+        if owner != index:
+            other = f"entry {owner + 1} of {section!r}, {entries[owner][0]!r}"
+            message, remedy = f"{name!r} is also a name of {other}", "keep it in one of the two"
+            yield document.diagnostic((section, index), "duplicate_name", message, remedy)

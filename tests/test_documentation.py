@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
-from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.analysis import analyse
+from sphinx_verl_resources.commands import given_data, main
 from sphinx_verl_resources.estimator.backtest import score
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
 EXAMPLE = "docs/examples/qwen2-5-7b-grpo-2xh100.yaml"
 
@@ -92,11 +92,11 @@ def test_the_readme_builds_with_own_runs(readme, project, root):
 def test_example_of_an_analysis(root, data):
     text = (root / "docs/examples/analysis.yaml").read_text("utf-8")
     data.write("analysis.yaml", text)
-    loaded = read_data([str(data.path)])
+    loaded = given_data([str(data.path)])
     analysis = loaded.analysis
     assert loaded.diagnostics == ()
     assert analyse(analysis, "13B").batch_size == 64
-    assert [step.name for step in analyse(analysis, "20B").steps][-1] == "paged-optimizer"
+    assert [step.step.name for step in analyse(analysis, "20B").steps][-1] == "paged-optimizer"
     assert list(analysis.specifications)[-2:] == ["13B", "20B"]
 
 
@@ -109,8 +109,8 @@ def test_the_example_of_a_diagnosis(root, monkeypatch, capsys):
 
 def test_what_the_estimator_page_says_of_its_misses():
     """If a miss disappears or changes direction, the sentence about it must be removed."""
-    facts = read_data([]).registries
-    cases = {entry.case.id: entry.case for entry in read_data([]).cases.entries}
+    facts = EstimatorContext().registries
+    cases = {entry.case.id: entry.case for entry in EstimatorContext().cases.entries}
     scores = {name: score(case, facts) for name, case in cases.items()}
     logs = "verl-data-gsm8k-qwen2.5-{}-grpo-lora"
     for size in ("3b", "32b"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from training import score_any
 
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.commands import given_data
 from sphinx_verl_resources.estimator.accuracy_records import (
     CASE_GROUPS,
     EASYR1,
@@ -186,6 +186,6 @@ def accuracy_text(entries: Iterable[Accuracy]) -> str:
 
 if __name__ == "__main__":
     root = Path(__file__).resolve().parent.parent
-    data = read_data([str(root / "data")])
+    data = given_data([str(root / "data")])
     cases = (entry.case for entry in data.cases.by_id.values())
     (root / "data/accuracy.yaml").write_text(accuracy_text(accuracy_of(cases, data.registries)), "utf-8")

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from training import estimate_any
 
-from sphinx_verl_resources.cli.command import UsageError, report
-from sphinx_verl_resources.cli.data import add_data_option, given_data, registry_problems
-from sphinx_verl_resources.cli.files import read_file
-from sphinx_verl_resources.cli.question import errors_text
+from sphinx_verl_resources.cli.question import errors_text, registry_problems
+from sphinx_verl_resources.commands import UsageError, given_data, read_file, report
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.cases import BrokenCase, load_cases
 from sphinx_verl_resources.estimator.export import failed, result_of
@@ -45,12 +43,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Estimate cases, also those of plain training.")
     parser.add_argument("path", metavar="CASES.yaml", help="file of cases")
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    add_data_option(parser)
+    parser.add_argument(
+        "--data", action="append", default=[], metavar="DIR", help="data directory; may be repeated"
+    )
     options = parser.parse_args()
     try:
         data = given_data(options.data)
         cases = load_cases([read_file(options.path)])
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         parser.error(str(error))
     bad = report([*registry_problems(data), *cases.diagnostics])
     found = list(results(cases.entries, data.registries))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sphinx_verl_resources.diagnostics import Code, NoAnswerError
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.accuracy_records import TRAINING
 from sphinx_verl_resources.estimator.allocations import Kind, allocate, of_constant, size_of
 from sphinx_verl_resources.estimator.backtest import score, score_of
@@ -81,10 +81,10 @@ def _problems(run: Training) -> Iterator[Diagnostic]:
     """Yield missing numbers, and an unknown data type."""
     for name in ("micro_batch_per_gpu", "sequence_length"):
         if not getattr(run, name):
-            yield error_at(f"training.{name}", f"{name} is required", "give a number", Code.missing_key)
+            yield error_at(f"training.{name}", f"{name} is required", "give a number", "missing_key")
     if run.parameter_dtype and run.parameter_dtype not in DATA_TYPES:
         message, remedy = f"unknown data type {run.parameter_dtype[:80]!r}", "write float32 or bfloat16"
-        yield error_at("training.parameter_dtype", message, remedy, Code.unknown_value)
+        yield error_at("training.parameter_dtype", message, remedy, "unknown_value")
 
 
 def training_phases(shape: Shape, run: Training, gpus: int) -> tuple[Phase, ...]:

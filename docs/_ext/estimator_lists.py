@@ -8,8 +8,8 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.answer.candidates import ALWAYS
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator import constants
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.resolve import modelled_keys
 from sphinx_verl_resources.estimator.shape import (
     DENSE,
@@ -21,8 +21,8 @@ from sphinx_verl_resources.estimator.shape import (
 )
 from sphinx_verl_resources.estimator.tasks import TASKS
 from sphinx_verl_resources.estimator.versions import CURRENT
+from sphinx_verl_resources.nodes import Cell, empty_table, table_group
 from sphinx_verl_resources.units import GIB, MIB, short_number
-from sphinx_verl_resources.views.table import Cell, empty_table, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -125,7 +125,7 @@ class Unmodelled(SphinxDirective):
     """``.. docs-unmodelled::``: keys that change memory although no formula reads them."""
 
     def run(self) -> list[nodes.Node]:
-        registries = read_data([]).registries
+        registries = EstimatorContext().registries
         read = modelled_keys(CURRENT, registries)
         items = [
             nodes.list_item(

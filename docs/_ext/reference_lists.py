@@ -14,13 +14,13 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
-from sphinx_verl_resources.cli.main import all_commands, build_parser
-from sphinx_verl_resources.cli.print_data import MODELS
+from sphinx_verl_resources.commands import command_named
+from sphinx_verl_resources.config import PREFIX, VerlConfig
+from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
 from sphinx_verl_resources.fields import every_field
-from sphinx_verl_resources.sphinx_ext.config import PREFIX, VerlConfig
-from sphinx_verl_resources.sphinx_ext.directives import every_directive
+from sphinx_verl_resources.print_commands import MODELS
+from sphinx_verl_resources.run_cells import COMPUTED
 from sphinx_verl_resources.validation import schema
-from sphinx_verl_resources.views.runs import COMPUTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
-    from sphinx_verl_resources.cli.command import Command
+    from sphinx_verl_resources.commands import Command
+    from sphinx_verl_resources.directive import VerlDirective
 
 #: Commands by audience, in the order of the page.
 GROUPS = {
@@ -110,6 +111,13 @@ class Config(Generated):
             yield ""
 
 
+def forms() -> dict[tuple[str, str], type[VerlDirective]]:
+    """Return the directives by name and form; only one has two forms."""
+    found = {(name, ""): load(place) for name, place in DIRECTIVES.items()}
+    found["verl-memory", "analysis"] = found.pop(("verl-memory", ""))
+    return {**found, ("verl-memory", "estimate"): load(ESTIMATE)}
+
+
 class Options(Generated):
     """``.. docs-options:: DIRECTIVE [FORM]``: the options of a directive, or of one of its forms."""
 
@@ -117,13 +125,11 @@ class Options(Generated):
     optional_arguments = 1
 
     def lines(self) -> Iterator[str]:
-        name, *form = self.arguments
-        forms = every_directive()[name].forms()
-        first, *_ = forms.values()
-        chosen = forms[form[0]] if form else first
-        for option in chosen:
+        name, form = " ".join([*self.arguments, ""]).split(" ")[:2]
+        first = load(DIRECTIVES[name]).takes
+        for option in forms()[name, form].takes:
             yield f".. rst:directive:option:: {option.name}"
-            if chosen is not first and option.name in {item.name for item in first}:
+            if form == "estimate" and option.name in {item.name for item in first}:
                 yield "   :no-index:"  # links lead to the first form
             yield ""
             yield f"   {option.help}"
@@ -175,13 +181,12 @@ class Commands(Generated):
     required_arguments = 1
 
     def lines(self) -> Iterator[str]:
-        commands = {command.name: command for command in all_commands()}
-        parsers = build_parser()[1]
         for name in GROUPS[self.arguments[0]]:
-            yield from _command(commands[name], parsers[name])
+            yield from _command(command_named(name))
 
 
-def _command(command: Command, parser: argparse.ArgumentParser) -> Iterator[str]:
+def _command(command: Command) -> Iterator[str]:
+    parser = command.parser()
     yield from (f".. _command-{command.name}:", "", command.name, "." * len(command.name), "")
     yield from (f".. program:: {_PROGRAM} {command.name}", "", str(parser.description), "")
     yield from (".. code-block:: text", "")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reference_lists import Generated
 
 from sphinx_verl_resources.check import RULES
-from sphinx_verl_resources.cli.data import load_check
-from sphinx_verl_resources.codes import Code, Origin
+from sphinx_verl_resources.diagnostics import CODES
+from sphinx_verl_resources.print_commands import load_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parent.parent / "rules"
 #: One message a line, written by tests/builds/test_codes.py; rules have theirs in docs/rules.
 MESSAGES = EXAMPLES.parent / "examples" / "messages.txt"
-#: Sections that explain a remedy.
-MORE = {Code.unknown_model: "add-a-model"}
+#: Sections that explain a message.
+MORE = {"unknown_model": "add-a-model"}
 MESSAGE = "# verl-resources check:"
 
 load_check([])  # all rules
@@ -43,9 +44,9 @@ class Rules(Generated):
             yield from self.section(rule)
 
     def section(self, rule: Rule) -> Iterator[str]:
-        name = rule.code.name
+        name = rule.code
         yield from ("", f".. _rule-{name}:", "", f"``{name}``", "^" * (len(name) + 4), "")
-        yield from (rule.code.meaning, rule.code.remedy, "")
+        yield from (inspect.getdoc(rule.find) or "", "")
         yield f":Level: {rule.severity.value}"
         if rule.needs_repository:
             yield ":Needs: a checkout of verl, ``--repo``"
@@ -69,7 +70,7 @@ def expected(folder: Path) -> str:
 
 
 class Codes(Generated):
-    """``.. docs-codes::``: every code with its meaning, remedy, an example and an anchor."""
+    """``.. docs-codes::``: every code with an example and an anchor."""
 
     def lines(self) -> Iterator[str]:
         self.env.note_dependency(str(MESSAGES))
@@ -80,14 +81,13 @@ class Codes(Generated):
         yield "   :widths: 30 70"
         yield "   :class: docs-codes"
         yield ""
-        yield "   * - Code\n     - Meaning, what to do, and an example"
-        for code in sorted(Code, key=lambda code: code.id):
-            yield f"   * - .. _{code.id}:\n\n       ``{code.id}``"
-            where = "" if code.origin is Origin.BUILD else " From the command line only."
-            more = f" See :ref:`{MORE[code]}`." if code in MORE else ""
-            yield f"     - {code.meaning}{where} {code.remedy}{more}"
-            example = examples.get(code.id) or expected(EXAMPLES / code.name)
-            yield f"\n       .. code-block:: text\n\n          {example}\n"
+        yield "   * - Code\n     - Example"
+        for code in sorted(CODES):
+            yield f"   * - .. _verl.{code}:\n\n       ``verl.{code}``"
+            example = examples.get(f"verl.{code}") or expected(EXAMPLES / code)
+            yield f"     - .. code-block:: text\n\n          {example}\n"
+            if code in MORE:
+                yield f"       See :ref:`{MORE[code]}`.\n"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

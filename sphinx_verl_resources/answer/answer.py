@@ -202,9 +202,9 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     Raises:
         NoAnswerError: nothing can be estimated.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
     >>> from sphinx_verl_resources.answer.question import Question
-    >>> answer(Question("Qwen/Qwen2.5-7B", 8, "H100"), read_data([])).verdict
+    >>> answer(Question("Qwen/Qwen2.5-7B", 8, "H100"), EstimatorContext()).verdict
     'fits'
     """
     return Answers(question, data).on(question.gpus, question.gpu)

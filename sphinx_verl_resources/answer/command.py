@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from ..settings.writing import LAUNCHER, overrides
+from ..settings_text import LAUNCHER, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,8 +53,8 @@ def command_of(layout: Layout, registries: Registries) -> str:
 
     >>> from sphinx_verl_resources.answer.answer import answer
     >>> from sphinx_verl_resources.answer.question import Question
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> data = read_data([])
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> data = EstimatorContext()
     >>> found = answer(Question("Qwen/Qwen2.5-0.5B", 8, "H100"), data)
     >>> command_of(found.best, data.registries).splitlines()[-1].strip()
     'trainer.logger=console'

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, NoAnswerError
+from ..diagnostics import NoAnswerError
 from ..estimator.accuracy_records import MEGATRON
 from ..estimator.estimate import estimate, likeness
 from ..estimator.pools import gpu_of, training_gpus
@@ -173,7 +173,7 @@ def needs_of(request: Request, data: Dataset, registries: Registries) -> Needs |
         model=request.model,
         task=_task_of(reader),
     )
-    unresolved = any(problem.code is Code.unresolved for problem in reader.diagnostics)
+    unresolved = any(problem.code == "unresolved" for problem in reader.diagnostics)
     return None if unresolved or request.unread & _DECISIVE or not found.figures else found
 
 

@@ -58,9 +58,9 @@ def fewest_by_memory(
     Raises:
         NoAnswerError: the model is unknown.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
     >>> from sphinx_verl_resources.answer.question import Question
-    >>> found = fewest_by_memory(Question("Qwen/Qwen2.5-0.5B"), read_data([]))
+    >>> found = fewest_by_memory(Question("Qwen/Qwen2.5-0.5B"), EstimatorContext())
     >>> {item.memory_gb: item.found.gpus for item in found if item.found}[80]
     1
     """

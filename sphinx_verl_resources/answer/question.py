@@ -123,8 +123,8 @@ def _of_lora() -> Mapping[str, Any]:
 def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
     """Return the assumptions about what the question leaves open.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> assumed(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), read_data([]).registries)
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> assumed(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), EstimatorContext().registries)
     ('task GRPO', 'responses up to 512 tokens', 'verl v0.9.0')
     """
     is_open = question.task is None and _ESTIMATOR not in question.overrides

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, NoAnswerError, did_you_mean
+from ..diagnostics import NoAnswerError, did_you_mean
 from ..records import SIZES, family
 from .evidence import figures_of
 from .fewest import fewest_by_memory
@@ -76,7 +76,7 @@ def _models_of(sizes: Collection[str], data: EstimatorContext) -> dict[str, str]
     for size in sizes:
         if size not in models:
             hint = did_you_mean(size, models)
-            raise NoAnswerError.because(f"no model represents {size!r}", hint, code=Code.unknown_size)
+            raise NoAnswerError.because(f"no model represents {size!r}", hint, code="unknown_size")
     return {size: models[size] for size in sizes or models}
 
 
@@ -126,7 +126,7 @@ def _check_memories(memories: Iterable[int], registries: Registries) -> None:
     for memory in memories:
         if memory not in recorded:
             remedy = f"choose one of {', '.join(f'{each:g}' for each in recorded)}"
-            raise NoAnswerError.because(f"no recorded GPU has {memory} GB", remedy, code=Code.unknown_gpu)
+            raise NoAnswerError.because(f"no recorded GPU has {memory} GB", remedy, code="unknown_gpu")
 
 
 def _full_task(task: str, config: Mapping[str, Any]) -> str:

@@ -1,7 +1,1 @@
-"""The ``verl-resources`` command."""
-
-from __future__ import annotations
-
-from .main import main
-
-__all__ = ["main"]
+"""Commands that answer questions and write run files; see ``commands``."""

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..commands import Command, given_data, open_file, option, report
 from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
 from ..estimator.request import MODEL
 from ..intake.diagnosis import Given, diagnose
 from ..intake.log import read_log
-from ..intake.log_lines import BLOCK, blocks_of
+from ..intake.log_lines import blocks_of
 from ..settings.result import SettingsText
 from ..views.diagnosis import diagnosis_text
-from .command import Command, UsageError, progress, report, screen_width
-from .data import given_data, registry_problems
-from .files import open_file
 from .question import (
-    add_env_option,
-    add_question_arguments,
+    ENV,
+    QUESTION,
+    SCRIPT,
     errors_text,
     read_question,
     read_source,
     refuse_lone_variables,
+    registry_problems,
+    screen_width,
     still_open,
 )
 
@@ -36,59 +36,32 @@ if TYPE_CHECKING:
     from ..intake.remedies import Advice
     from .question import Asked
 
-#: Argument for standard input.
-_STANDARD_INPUT = "-"
 
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("log", metavar="LOG", help="the output of verl, of any size; - reads standard input")
-    parser.add_argument("--script", metavar="FILE", help="launch script of the run; it is read, never run")
-    add_env_option(parser)
-    add_question_arguments(
-        parser, "MODEL | KEY=VALUE", "model and settings that are missing or wrong in the log"
-    )
-    parser.set_defaults(verl_version=None)  # the log may contain it
-
-
-def _run(options: argparse.Namespace) -> int:
-    """Read the log, diagnose and print."""
+def _run(options: argparse.Namespace) -> tuple[str, int]:
+    """Read the log and diagnose."""
     data = given_data(options.data)
     try:
         asked = read_question(options, data, options.words)
         script = _script(options)
     except NoAnswerError as error:
         report(error.diagnostics)
-        if options.format == "json":
-            print(json.dumps({"phase": None, "error": errors_text(error.diagnostics)}, indent=2))
-        return 2
+        failed = {"phase": None, "error": errors_text(error.diagnostics)}
+        return json.dumps(failed, indent=2) if options.format == "json" else "", 2
     found = diagnose(_log(options.log), _given(options, asked, script), asked.data)
     known = {*found.request.config, *([f"{MODEL}.path"] if found.request.model else [])}
-    about_script = still_open(script, known)
-    report([*registry_problems(data), *asked.problems, *about_script, *found.log.problems])
+    report([*registry_problems(data), *asked.problems, *still_open(script, known), *found.log.problems])
+    code = 0 if found.failure else 1
     if options.format == "json":
-        print(json.dumps(_plain(found), indent=2))
-    else:
-        print(diagnosis_text(found, verbose=options.verbose, width=screen_width()))
-    return 0 if found.failure else 1
+        return json.dumps(_plain(found), indent=2), code
+    return diagnosis_text(found, verbose=options.verbose, width=screen_width()), code
 
 
 def _log(name: str) -> LogText:
-    """Read the last run of the log.
-
-    Raises:
-        UsageError: the log cannot be read.
-    """
-    if name == _STANDARD_INPUT:
-        if sys.stdin is None:
-            raise UsageError("standard input is closed; give the path of the log, or pipe it in")
-        return read_log(
-            progress(blocks_of(sys.stdin.buffer), "MiB of the log"), "standard input", last_run=True
-        )
+    """Read the last run of the log; ``-`` is standard input."""
+    if name == "-":
+        return read_log(blocks_of(sys.stdin.buffer), "standard input", last_run=True)
     with open_file(name) as stream:
-        count = -(-os.fstat(stream.fileno()).st_size // BLOCK)
-        blocks = progress(blocks_of(stream), "MiB of the log", count)
-        return read_log(blocks, name, last_run=True)
+        return read_log(blocks_of(stream), name, last_run=True)
 
 
 def _script(options: argparse.Namespace) -> SettingsText:
@@ -98,7 +71,7 @@ def _script(options: argparse.Namespace) -> SettingsText:
         NoAnswerError: a setting of the script cannot be read.
         UsageError: the script cannot be read.
     """
-    refuse_lone_variables(options, options.script)
+    refuse_lone_variables(options)
     script = read_source(options.script, options) if options.script else SettingsText({}, {})
     errors = [problem for problem in script.problems if problem.is_error]
     if errors:
@@ -158,14 +131,19 @@ def _change(each: Advice) -> dict[str, Any]:
 DIAGNOSE = Command(
     "diagnose",
     "find out from a log why a run ran out of memory, and what to change",
+    (
+        option("log", metavar="LOG", help="the output of verl, of any size; - reads standard input"),
+        option("words", nargs="*", metavar="MODEL | KEY=VALUE", help="what is missing or wrong in the log"),
+        SCRIPT,
+        ENV,
+        *QUESTION,
+    ),
+    _run,
     {
         "failed.log": "with the log alone",
         "failed.log --script run.sh --gpus 8xH100": "add what the log lacks",
         "failed.log Qwen/Qwen2.5-7B --gpus 8xH100 --format json": "",
     },
     "0 a diagnosis was made, 1 the log has no out-of-memory failure, 2 could not run.",
-    _add_arguments,
-    _run,
-    notes="The log stays on this machine. Settings in the log override the script's, and key=value "
-    "overrides both.",
+    "The log stays on this machine. Settings in the log override the script's, and key=value overrides both.",
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..answer.answer import answer_run, answer_settings
 from ..answer.export import settings_result
+from ..commands import Command, UsageError, given_data, option, read_file, report
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
 from ..estimator.cases import BrokenCase, load_cases
 from ..estimator.export import failed, result_of
@@ -20,20 +21,22 @@ from ..strict_yaml import read_yaml
 from ..validation import validated
 from ..views.answer_text import answer_text
 from ..views.plain_text import case_text, estimates_text
-from .command import EXIT_CODES, Command, UsageError, exit_code, progress, report, report_first, screen_width
-from .data import given_data, registry_problems
-from .files import read_file
 from .question import (
     COMMAND_LINE,
+    ENV,
+    EXIT_CODES,
     NAMING,
-    add_env_option,
-    add_question_arguments,
-    add_strict_option,
+    QUESTION,
+    STRICT,
     errors_text,
+    exit_code,
     is_setting,
     placed,
     read_question,
     refuse_lone_variables,
+    registry_problems,
+    report_first,
+    screen_width,
 )
 
 if TYPE_CHECKING:
@@ -46,11 +49,6 @@ if TYPE_CHECKING:
     from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
     from ..estimator.names import Verdict
-
-_WORDS = (
-    "model by its full or short name, or the path of its config.json, and overrides in verl's syntax; "
-    "or files of cases and run files"
-)
 
 
 class Found(NamedTuple):
@@ -83,44 +81,30 @@ class Found(NamedTuple):
         return result_of(self.name, self.estimate) if self.estimate else failed(self.name, self.error)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    add_question_arguments(parser, "MODEL | FILE.yaml | KEY=VALUE", _WORDS)
-    add_strict_option(parser)
-    add_env_option(parser)
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--script", metavar="FILE", help="launch script with the settings")
-    source.add_argument("--settings", dest="file", metavar="FILE", help="YAML or overrides with the settings")
-
-
-def _run(options: argparse.Namespace) -> int:
-    """Estimate and print the result."""
+def _run(options: argparse.Namespace) -> tuple[str, int]:
+    """Estimate."""
     data = given_data(options.data)
     files = [word for word in options.words if _is_file(word)]
-    if files:
-        found, problems, code = _recorded(options, files, data)
-    else:
-        found, problems, code = _own(options, data)
-    found_wrong = [*registry_problems(data), *problems]
-    bad = report(found_wrong) if options.verbose or files else report_first(found_wrong)
-    if options.format == "json":
-        print(json.dumps([item.result for item in found], indent=2))
-    elif found:
-        print(_text(found, verbose=options.verbose))
+    found, problems, code = _recorded(options, files, data) if files else _own(options, data)
+    problems = [*registry_problems(data), *problems]
+    bad = report(problems) if options.verbose or files else report_first(problems)
     codes = [exit_code(item.verdict, strict=options.strict) for item in found if not item.error]
-    return code or int(bad or any(codes))
+    as_json = options.format == "json"
+    text = json.dumps([item.result for item in found], indent=2) if as_json else _text(found, options.verbose)
+    return text, code or int(bad or any(codes))
 
 
-def _text(found: list[Found], *, verbose: bool) -> str:
+def _text(found: list[Found], verbose: bool) -> str:
     width = screen_width()
-    if len(found) == 1:
-        (only,) = found
-        if only.answer:
-            return answer_text(only.answer, verbose=verbose, width=width)
-        if only.estimate:
-            return case_text(only.name, only.estimate, width, verbose=verbose)
-        return f"No answer: {only.name}."
-    return estimates_text([(item.name, item.estimate, item.verdict) for item in found], width)
+    if len(found) != 1:
+        rows = [(item.name, item.estimate, item.verdict) for item in found]
+        return estimates_text(rows, width) if rows else ""
+    (only,) = found
+    if only.answer:
+        return answer_text(only.answer, verbose=verbose, width=width)
+    if only.estimate:
+        return case_text(only.name, only.estimate, width, verbose=verbose)
+    return f"No answer: {only.name}."
 
 
 def _is_file(word: str) -> bool:
@@ -132,8 +116,8 @@ def _is_file(word: str) -> bool:
 
 def _own(options: argparse.Namespace, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic], int]:
     """Return the answer for the user's settings, the problems, and exit code 2 if there is no answer."""
-    source = options.script or options.file
-    refuse_lone_variables(options, source)
+    source = options.script
+    refuse_lone_variables(options)
     if not any((options.words, source, options.config, options.gpus, options.gpu)):
         raise UsageError("give a model, a launch script with --script, a file of cases or a run file")
     asked = None
@@ -205,7 +189,7 @@ def _cases(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Di
     cases = load_cases([file])
     found: list[Found] = []
     problems = list(cases.diagnostics)
-    for entry in progress(cases.entries, "cases"):
+    for entry in cases.entries:
         if isinstance(entry, BrokenCase):
             found.append(Found(entry.id, error=entry.error.text))
             continue
@@ -238,6 +222,20 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
 ESTIMATE = Command(
     "estimate",
     "check whether a run fits with exactly its settings; or estimate cases and recorded runs",
+    (
+        option(
+            "words",
+            nargs="*",
+            metavar="MODEL | FILE.yaml | KEY=VALUE",
+            help="model by its full or short name, or the path of its config.json, and overrides in verl's "
+            "syntax; or files of cases and run files",
+        ),
+        option("--script", "--settings", metavar="FILE", help="launch script, YAML or overrides; only read"),
+        ENV,
+        *QUESTION,
+        STRICT,
+    ),
+    _run,
     {
         "Qwen/Qwen2.5-7B --gpus 8xH100 data.train_batch_size=256": "",
         "--gpus 8xH100 --script run.sh": "settings from a launch script",
@@ -247,8 +245,6 @@ ESTIMATE = Command(
         "cases.yaml --format json": "every case of a file, for programs",
     },
     EXIT_CODES,
-    _add_arguments,
-    _run,
-    notes="Settings come from a launch script (read, never run) or from YAML. --task, --lora, --prompt and "
+    "Settings come from a launch script (read, never run) or from YAML. --task, --lora, --prompt and "
     "--response override them, and key=value overrides everything. Unset settings use verl's defaults.",
 )

@@ -11,30 +11,49 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dataset import RUNS, DataFile, configured_directory, refuse_leading_out
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, printable
+from ..commands import (
+    FORMAT,
+    Command,
+    UsageError,
+    data_directories,
+    default_data,
+    first_with_data,
+    open_file,
+    option,
+    read_text,
+    report,
+    write_file,
+)
+from ..dataset import RUNS, DataFile, configured_directory
+from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printable
+from ..estimator.context import EstimatorContext
 from ..estimator.estimate import estimate
 from ..estimator.export import result_of
 from ..estimator.recorded import request_of_run
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
-from ..intake.log_lines import BLOCK, blocks_of
+from ..intake.log_lines import blocks_of
 from ..intake.run_ids import ID_FORM, is_id
 from ..intake.run_text import TODO, blank_text, run_text, text_for
 from ..intake.sources import Sources, UserInput
 from ..links import Links
-from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Run, models_in
+from ..printed import runs_text
+from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Run
 from ..settings.read import read_script
 from ..settings.result import refusal
 from ..settings.unread import unread_settings
 from ..strict_yaml import read_yaml
-from ..validation import validated
-from ..views.exports import runs_text
+from ..validation import models_in, validated
 from ..views.verdicts import short
-from .command import Command, UsageError, progress, report, report_first
-from .data import default_paths, holds_data, read_data, registry_problems
-from .files import create_file, open_file, read_text, replace_file
-from .question import add_env_option, gpus_argument, refuse_lone_variables, with_unused
+from .question import (
+    ENV,
+    SCRIPT,
+    gpus_argument,
+    refuse_lone_variables,
+    registry_problems,
+    report_first,
+    with_unused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,66 +65,25 @@ if TYPE_CHECKING:
 _COUNTER = "torch-max-allocated"
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("--script", metavar="FILE", help="launch script of the run")
-    parser.add_argument("--log", metavar="FILE", help="output of verl, of any size")
-    parser.add_argument("--blank", action="store_true", help="write a template with every field explained")
-    parser.add_argument(
-        "--output", metavar="DIR", help="data directory; default: ./data, or the enclosing data directory"
-    )
-    parser.add_argument("--id", type=_id, metavar="NAME", help="default: model, task and GPUs")
-    parser.add_argument("--force", action="store_true", help="replace an existing file")
-    add_env_option(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the file; write nothing")
-    parser.add_argument("--verbose", action="store_true", help="print all messages, not only the first ten")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
-    own = parser.add_argument_group("overrides", "used instead of the values in the script and the log")
-    own.add_argument(
-        "--gpus",
-        "--gpu",
-        metavar="N*GPU",
-        type=gpus_argument,
-        default=(None, None),
-        help="number and type, such as 8*H100, or only H100",
-    )
-    own.add_argument("--model", metavar="NAME", help="Hugging Face name of the model")
-    own.add_argument("--task", metavar="NAME", help="GRPO, GRPO-LoRA, PPO, DAPO …")
-    own.add_argument("--train", choices=TRAIN_BACKENDS, help="training backend")
-    own.add_argument("--infer", dest="engine", choices=ENGINES, help="rollout engine")
-    own.add_argument(
-        "--infer-version",
-        dest="engine_version",
-        metavar="VERSION",
-        help="version of the rollout engine, such as 0.8.3",
-    )
-    own.add_argument("--verl-version", metavar="VERSION", help="release or commit of verl")
-    own.add_argument(
-        "--despite-out-of-memory",
-        action="store_true",
-        help="write the file even if the run ran out of memory",
-    )
-
-
-def _run(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> tuple[str, int]:
     """Read the sources, write the file and report."""
     has_sources = bool(options.script or options.log)
     if options.blank and has_sources:
         raise UsageError("--blank cannot be combined with --script or --log")
     if not options.blank and not has_sources:
         raise UsageError("give a launch script with --script FILE, or write a template with --blank")
-    refuse_lone_variables(options, options.script)
+    refuse_lone_variables(options)
     directory = _output(options)
     tell = report if options.verbose else report_first
     registries, problems = _registries(directory)
     sources, unread = _sources(options)
     if not_training := refusal(sources.script):
         report([not_training])
-        return 1
+        return "", 1
     problems += [*unread, *_refusals(sources, options)]
     if any(problem.is_error for problem in problems):
         tell(problems)
-        return 1
+        return "", 1
     user = UserInput(**{field.name: getattr(options, field.name) for field in fields(UserInput)})
     draft = draft_run(sources, user, registries, date.today())  # noqa: DTZ011  # the user's local date
     text = blank_text(draft.fields) if options.blank else run_text(draft.fields, draft.remarks)
@@ -114,13 +92,13 @@ def _run(options: argparse.Namespace) -> int:
     wrong = _wrong(file, text.splitlines())
     tell([*problems, *([] if options.blank else draft.problems), *wrong])
     if wrong:
-        return 1
+        return "", 1
     if not options.dry_run:
         _write(file, text, draft, options)
     computed = _estimate(draft.fields, registries, sources)
     result = _report(draft.fields, text, printable(file.shown), computed, written=not options.dry_run)
-    print(json.dumps(result, indent=2) if options.format == "json" else _report_text(result, draft.fields))
-    return 0
+    as_json = options.format == "json"
+    return json.dumps(result, indent=2) if as_json else _report_text(result, draft.fields), 0
 
 
 def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
@@ -138,9 +116,7 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
         sources = Sources(script, text, shown, Path(options.script))
     if options.log:
         with open_file(options.log) as stream:
-            count = -(-os.fstat(stream.fileno()).st_size // BLOCK)
-            blocks = progress(blocks_of(stream), "MiB of the log", count)
-            sources = replace(sources, log=read_log(blocks, options.log))
+            sources = replace(sources, log=read_log(blocks_of(stream), options.log))
     return sources, problems
 
 
@@ -155,12 +131,12 @@ def _refusals(sources: Sources, options: argparse.Namespace) -> list[Diagnostic]
             "runs that fit; --despite-out-of-memory overrides this"
         )
         severity = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
-        reasons.append(Diagnostic(log.failure.place, Code.out_of_memory, message, remedy, severity))
+        reasons.append(Diagnostic(log.failure.place, "out_of_memory", message, remedy, severity))
     if log and not log.figures.steps and not log.settings:
         message = "this log contains neither a configuration nor the metrics of a step"
         remedy = "give verl's console output from its first line"
         place, severity = Location(log.shown, 1, 1), Severity.WARNING if sources.file else Severity.ERROR
-        reasons.append(Diagnostic(place, Code.file_empty, message, remedy, severity))
+        reasons.append(Diagnostic(place, "file_empty", message, remedy, severity))
     return reasons
 
 
@@ -170,7 +146,8 @@ def _output(options: argparse.Namespace) -> Path:
     Raises:
         UsageError: there is none.
     """
-    name = options.output or next(iter(default_paths()), "data" if options.dry_run else None)
+    own = ["data"] if options.dry_run or Path("data").is_dir() else default_data()
+    name = options.output or next(iter(own), None)
     if name is None:
         raise UsageError("no data directory here; give one with --output DIR")
     path = Path(name)
@@ -181,23 +158,15 @@ def _output(options: argparse.Namespace) -> Path:
 
 def _registries(directory: Path) -> tuple[Registries, list[Diagnostic]]:
     """Return the registries, in which the directory's entries override the bundled ones."""
-    data = read_data([str(directory)] if holds_data(str(directory)) else [])
+    data = EstimatorContext(data_directories(first_with_data(directory)))
     return data.registries, registry_problems(data)
 
 
 def _file(directory: Path, draft: Draft, text: str) -> DataFile:
-    """Return the file to write.
-
-    Raises:
-        UsageError: the path is outside the data directory.
-    """
+    """Return the file to write."""
     name = f"{RUNS}/{draft.fields['id']}.yaml"
-    data, path = configured_directory(str(directory), Path.cwd()), directory / name
-    try:
-        refuse_leading_out(path, directory)
-    except OSError as error:
-        raise UsageError(f"{printable(data.show(name))}: {error.strerror}") from None
-    return DataFile(path, data.show(name), text.encode())
+    shown = configured_directory(str(directory), Path.cwd()).show(name)
+    return DataFile(directory / name, shown, text.encode())
 
 
 def _wrong(file: DataFile, lines: Sequence[str]) -> list[Diagnostic]:
@@ -213,19 +182,15 @@ def _write(file: DataFile, text: str, draft: Draft, options: argparse.Namespace)
     Raises:
         UsageError: it already exists or cannot be written.
     """
-    directory = file.path.parent.parent
-    if options.force:
-        replace_file(file.path, directory, text)
-        return
-    try:
-        create_file(file.path, directory, text)
-    except FileExistsError:
+    if os.path.lexists(file.path) and not options.force:
         taken = {path.stem for path in file.path.parent.glob("*.yaml")}
         train = draft.fields["train"]
         other = id_of(draft.fields, "" if train == TODO else train, taken)
         raise UsageError(
             f"{printable(file.shown)}: already exists; --force replaces it, --id {other} writes another file"
-        ) from None
+        )
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(file.path, text)
 
 
 def _report(
@@ -351,6 +316,39 @@ def _id(text: str) -> str:
 NEW = Command(
     "new",
     "write a run file from a launch script and its log, or a template to fill in",
+    (
+        SCRIPT,
+        option("--log", metavar="FILE", help="output of verl, of any size"),
+        option("--blank", action="store_true", help="write a template with every field explained"),
+        option("--output", metavar="DIR", help="data directory; default: ./data, or the enclosing one"),
+        option("--id", type=_id, metavar="NAME", help="default: model, task and GPUs"),
+        option("--force", action="store_true", help="replace an existing file"),
+        ENV,
+        option("--dry-run", action="store_true", help="print the file; write nothing"),
+        option("--verbose", action="store_true", help="print all messages, not only the first ten"),
+        FORMAT,
+        option(
+            "--gpus",
+            "--gpu",
+            metavar="N*GPU",
+            type=gpus_argument,
+            default=(None, None),
+            help="number and type, such as 8*H100, or only H100",
+        ),
+        option("--model", metavar="NAME", help="Hugging Face name of the model"),
+        option("--task", metavar="NAME", help="GRPO, GRPO-LoRA, PPO, DAPO …"),
+        option("--train", choices=TRAIN_BACKENDS, help="training backend"),
+        option("--infer", dest="engine", choices=ENGINES, help="rollout engine"),
+        option(
+            "--infer-version",
+            dest="engine_version",
+            metavar="VERSION",
+            help="version of the rollout engine, such as 0.8.3",
+        ),
+        option("--verl-version", metavar="VERSION", help="release or commit of verl"),
+        option("--despite-out-of-memory", action="store_true", help="write a run that ran out of memory"),
+    ),
+    _run,
     {
         "--script run.sh --log run.log": "fill in what both contain; the rest is TODO",
         "--script run.sh --gpus 8*H100": "",
@@ -358,8 +356,7 @@ NEW = Command(
         "--blank": "write a template with every field explained",
     },
     "0 written or printed, 1 no run file could be made from the script and the log, 2 could not run.",
-    _add_arguments,
-    _run,
-    notes="The script is read, never run. Only metrics, the configuration, versions and the GPU are taken "
-    "from the log. Private settings such as paths and account names are left out and listed.",
+    "Options such as --gpus and --model override the script and the log. Only metrics, the configuration, "
+    "versions and the GPU are taken from the log. Private settings such as paths and account names are left "
+    "out and listed.",
 )

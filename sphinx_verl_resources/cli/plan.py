@@ -10,15 +10,25 @@ from ..answer.answer import Answers, answer
 from ..answer.export import FIELDS, answer_result, fewest_result
 from ..answer.fewest import fewest_by_memory, fewest_of, fitting_models
 from ..answer.question import assumed, task_text
-from ..diagnostics import Code, NoAnswerError, counted
+from ..commands import Command, given_data, option, report
+from ..diagnostics import NoAnswerError, counted
 from ..estimator.pools import TRAINER_GPUS
 from ..units import crossed, gib_number, short_number
 from ..views.answer_text import answer_text
 from ..views.plain_text import plain_table, wrapped
 from ..views.verdicts import label
-from .command import EXIT_CODES, Command, exit_code, report, screen_width
-from .data import given_data, registry_problems
-from .question import add_question_arguments, add_strict_option, errors_text, placed, read_question, refused
+from .question import (
+    EXIT_CODES,
+    QUESTION,
+    STRICT,
+    errors_text,
+    exit_code,
+    placed,
+    read_question,
+    refused,
+    registry_problems,
+    screen_width,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -34,20 +44,9 @@ if TYPE_CHECKING:
 #: GPUs per node, verl's default.
 _NODE = 8
 
-_WORDS = (
-    "model by its full or short name, or the path of its config.json, and overrides in verl's syntax; "
-    "without a model, the models that fit on the GPUs are listed"
-)
 
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    add_question_arguments(parser, "MODEL | KEY=VALUE", _WORDS)
-    add_strict_option(parser)
-
-
-def _run(options: argparse.Namespace) -> int:
-    """Plan and print the answer."""
+def _run(options: argparse.Namespace) -> tuple[str, int]:
+    """Plan."""
     data = given_data(options.data)
     problems, asked = registry_problems(data), None
     try:
@@ -59,11 +58,7 @@ def _run(options: argparse.Namespace) -> int:
         text, code = "", 2
         result = {**dict.fromkeys(FIELDS), "error": errors_text(problems)}
     bad = report(problems)
-    if options.format == "json":
-        print(json.dumps(result, indent=2))
-    elif text:
-        print(text)
-    return code or int(bad)
+    return json.dumps(result, indent=2) if options.format == "json" else text, code or int(bad)
 
 
 def _answered(
@@ -106,7 +101,7 @@ def _fewest(question: Question, data: EstimatorContext, width: int) -> tuple[str
     if question.gpus:
         message = f"{counted(question.gpus, 'GPU')} given, but not their type"
         remedy = f"write --gpus {question.gpus}xH100 for example, or leave the number out"
-        raise refused(Code.missing_key, message, remedy)
+        raise refused("missing_key", message, remedy)
     found = fewest_by_memory(question, data)
     left_open = assumed(replace(question, gpus=_NODE), data.registries)  # their number is the question
     result = {
@@ -121,7 +116,7 @@ def _fits(question: Question, data: EstimatorContext, width: int) -> tuple[str, 
     """Return the models that fit on the GPUs."""
     if not question.gpu:
         raise refused(
-            Code.missing_key,
+            "missing_key",
             "no model and no GPU given",
             "give a model such as qwen2.5-7b, or GPUs such as --gpus 8xH100",
         )
@@ -210,6 +205,18 @@ def _recorded(found: Answer) -> str:
 PLAN = Command(
     "plan",
     "find settings with which a model fits on GPUs, the fewest GPUs for a model, or the models that fit",
+    (
+        option(
+            "words",
+            nargs="*",
+            metavar="MODEL | KEY=VALUE",
+            help="model by its full or short name, or the path of its config.json, and overrides in verl's "
+            "syntax; without a model, the models that fit on the GPUs are listed",
+        ),
+        *QUESTION,
+        STRICT,
+    ),
+    _run,
     {
         "Qwen/Qwen2.5-7B --gpus 8xH100": "",
         "qwen2.5-7b --gpus 8xH100 --lora 32 --response 2048": "",
@@ -218,9 +225,7 @@ PLAN = Command(
         "Qwen/Qwen3-8B --gpus 4xH100 --format json data.train_batch_size=256": "",
     },
     EXIT_CODES,
-    _add_arguments,
-    _run,
-    notes="plan chooses offloading, parallel sizes and the token budget to make the run fit; it never "
+    "plan chooses offloading, parallel sizes and the token budget to make the run fit; it never "
     "changes key=value settings. Unset lengths and settings use verl's defaults, and the answer lists its "
     "assumptions.",
 )

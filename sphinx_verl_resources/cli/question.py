@@ -1,15 +1,18 @@
-"""Read a question from the arguments: model, GPUs, task, lengths and verl's settings."""
+"""Read a question from the arguments: model, GPUs, task, lengths and verl's settings; report on it."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..answer.question import Question, named_settings, task_of
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, did_you_mean, listed, warning
+from ..commands import DATA, FORMAT, OUTPUT, UsageError, option, read_text, report
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, counted, did_you_mean, listed, warning
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
@@ -21,18 +24,15 @@ from ..selection import whole_number
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText, refusal
-from .command import UsageError, add_result_options
-from .data import add_data_option
-from .files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from typing import Any
 
     from ..estimator.context import EstimatorContext
+    from ..estimator.names import Verdict
     from ..estimator.versions import Version
     from ..intake.recorded_names import NamedModel
-    from ..registries import Architecture
 
 #: The place of a problem with an argument rather than a file.
 COMMAND_LINE = Location("")
@@ -101,80 +101,6 @@ def errors_text(problems: Iterable[Diagnostic]) -> str:
     return "; ".join(problem.text for problem in listed(problems) if problem.is_error)
 
 
-def add_question_arguments(parser: argparse.ArgumentParser, metavar: str, words: str) -> None:
-    """Add the arguments of a question.
-
-    Args:
-        parser: the command's parser.
-        metavar: placeholder of the positional words.
-        words: their help text.
-    """
-    parser.add_argument("words", nargs="*", metavar=metavar, help=words)
-    tokens = _checked(lambda text: whole_number(text, _MOST_TOKENS))
-    group = parser.add_argument_group("question")
-    group.add_argument(
-        "--gpus", metavar="NxGPU", type=gpus_argument, help="number and type, such as 8xH100 or '8*H100'"
-    )
-    group.add_argument("--gpu", metavar="GPU", help="type of the GPUs, such as H100")
-    group.add_argument("--task", metavar="TASK", help=", ".join(TASKS))
-    rank = _checked(lambda text: whole_number(text, _MOST_RANK))
-    group.add_argument("--lora", metavar="RANK", type=rank, help="train LoRA adapters of this rank")
-    group.add_argument("--prompt", metavar="TOKENS", type=tokens, help="longest prompt")
-    group.add_argument("--response", metavar="TOKENS", type=tokens, help="longest response")
-    group.add_argument("--config", metavar="FILE", help="config.json of the model, used with its name")
-    version = "verl release to assume, such as 0.7.1; default: the newest supported"
-    group.add_argument("--verl-version", metavar="VERSION", type=_version, default=CURRENT, help=version)
-    add_data_option(parser)
-    parser.add_argument(
-        "--verbose", action="store_true", help="also print phases, components, settings and every message"
-    )
-    add_result_options(parser)
-
-
-def add_strict_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--strict`` to a command that returns a verdict."""
-    strict = (
-        "exit with 1 unless the run fits, so also if it is borderline, depends on the lengths or is unknown"
-    )
-    parser.add_argument("--strict", action="store_true", help=strict)
-
-
-def add_env_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--env`` to a command that reads a launch script."""
-    variable = "environment variable of the script, such as DEVICE=npu; repeatable"
-    parser.add_argument(
-        "--env", metavar="NAME=VALUE", type=_variable, action="append", default=[], help=variable
-    )
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not (name.isascii() and name.isidentifier()):
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, as in DEVICE=gpu, got {text[:80]!r}")
-    return name, value
-
-
-def refuse_lone_variables(options: argparse.Namespace, source: str | None) -> None:
-    """Raise ``UsageError`` for ``--env`` without a file of settings."""
-    if options.env and not source:
-        raise UsageError("--env sets variables of a launch script; give the script with --script")
-
-
-def with_unused(given: SettingsText, environment: Mapping[str, str]) -> SettingsText:
-    """Return settings, with a warning for each variable that their text does not use."""
-    unused = [
-        warning(
-            COMMAND_LINE,
-            Code.unused_variable,
-            f"--env {name}: the script does not use this environment variable",
-            did_you_mean(name, sorted(given.asked)) or "correct the name, or set it in the script",
-        )
-        for name in environment
-        if name not in given.asked
-    ]
-    return replace(given, problems=(*given.problems, *unused))
-
-
 def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
     """Return a function that parses an option and raises the error that argparse expects."""
 
@@ -187,8 +113,11 @@ def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return checked
 
 
-#: Parses the value of an option such as ``--gpus 8xH100``.
-gpus_argument = _checked(parse_gpus)
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not (name.isascii() and name.isidentifier()):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, as in DEVICE=gpu, got {text[:80]!r}")
+    return name, value
 
 
 def _version(text: str) -> Version:
@@ -196,6 +125,105 @@ def _version(text: str) -> Version:
     if found is None:
         raise argparse.ArgumentTypeError(f"expected a version such as 0.7.1, got {text[:80]!r}")
     return found
+
+
+#: Parses the value of an option such as ``--gpus 8xH100``.
+gpus_argument = _checked(parse_gpus)
+_tokens = _checked(lambda text: whole_number(text, _MOST_TOKENS))
+_rank = _checked(lambda text: whole_number(text, _MOST_RANK))
+#: The arguments of a question, besides its words.
+QUESTION = (
+    option("--gpus", metavar="NxGPU", type=gpus_argument, help="number and type, such as 8xH100 or '8*H100'"),
+    option("--gpu", metavar="GPU", help="type of the GPUs, such as H100"),
+    option("--task", metavar="TASK", help=", ".join(TASKS)),
+    option("--lora", metavar="RANK", type=_rank, help="train LoRA adapters of this rank"),
+    option("--prompt", metavar="TOKENS", type=_tokens, help="longest prompt"),
+    option("--response", metavar="TOKENS", type=_tokens, help="longest response"),
+    option("--config", metavar="FILE", help="config.json of the model, used with its name"),
+    option(
+        "--verl-version",
+        metavar="VERSION",
+        type=_version,
+        help="verl release to assume, such as 0.7.1; default: the newest supported",
+    ),
+    DATA,
+    option(
+        "--verbose", action="store_true", help="also print phases, components, settings and every message"
+    ),
+    FORMAT,
+    OUTPUT,
+)
+STRICT = option("--strict", action="store_true", help="exit with 1 unless the verdict is that the run fits")
+SCRIPT = option("--script", metavar="FILE", help="launch script of the run; it is read, never run")
+ENV = option(
+    "--env",
+    metavar="NAME=VALUE",
+    type=_variable,
+    action="append",
+    default=[],
+    help="environment variable of the script, such as DEVICE=npu; repeatable",
+)
+#: Exit codes of the commands that return a verdict.
+EXIT_CODES = (
+    "0 fits or may fit (borderline, depends on the lengths, unknown), 1 does not fit, has errors, or with "
+    "--strict may fit, 2 no answer. Warnings do not change the exit code."
+)
+#: Problems of a launch script that are printed without ``--verbose``.
+MOST_PROBLEMS = 10
+#: Problems that affect the answer; they are printed first, after the errors.
+_DECISIVE = frozenset(
+    {
+        "unresolved", "undecided", "assumed_device", "unused_variable", "unknown_model",
+        "shell_syntax", "missing_key", "impossible_settings",
+    }
+)  # fmt: skip
+
+
+def exit_code(verdict: Verdict, *, strict: bool) -> int:
+    """Return the exit code of a verdict: 0 fits, 1 does not fit; “may fit” gives 0, or 1 if strict."""
+    return int(verdict != "fits" and (strict or verdict == "does-not-fit"))
+
+
+def screen_width() -> int:
+    """Return the terminal's width in characters, at most 100."""
+    return min(100, shutil.get_terminal_size((100, 24)).columns)
+
+
+def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
+    """Return the problems of the registries, and the errors in reading the files."""
+    parts = ("gpus", "architectures", "config_keys", "accuracy")
+    errors = (problem for problem in data.problems["files"] if problem.is_error)
+    return sorted([*errors, *(problem for part in parts for problem in data.diagnostics_of(part))])
+
+
+def report_first(problems: Sequence[Diagnostic]) -> bool:
+    """Print the first ten problems, errors and those that affect the answer first, and count the rest."""
+    ranked = sorted(problems, key=lambda problem: (not problem.is_error, problem.code not in _DECISIVE))
+    bad = report(ranked[:MOST_PROBLEMS])
+    if rest := ranked[MOST_PROBLEMS:]:
+        print(f"… and {counted(len(rest), 'more message')}; --verbose shows all", file=sys.stderr)
+    return bad
+
+
+def refuse_lone_variables(options: argparse.Namespace) -> None:
+    """Raise ``UsageError`` for ``--env`` without a script."""
+    if options.env and not options.script:
+        raise UsageError("--env sets variables of a launch script; give the script with --script")
+
+
+def with_unused(given: SettingsText, environment: Mapping[str, str]) -> SettingsText:
+    """Return settings, with a warning for each variable that their text does not use."""
+    unused = [
+        warning(
+            COMMAND_LINE,
+            "unused_variable",
+            f"--env {name}: the script does not use this environment variable",
+            did_you_mean(name, sorted(given.asked)) or "correct the name, or set it in the script",
+        )
+        for name in environment
+        if name not in given.asked
+    ]
+    return replace(given, problems=(*given.problems, *unused))
 
 
 def is_setting(word: str) -> bool:
@@ -209,7 +237,7 @@ def read_question(
     """Read the question from the arguments.
 
     Args:
-        options: the options of ``add_question_arguments``.
+        options: the options of ``QUESTION``.
         data: the data.
         words: a model and overrides.
         source: launch script or YAML file with settings, which all other arguments override.
@@ -244,7 +272,7 @@ def read_question(
         prompt=options.prompt,
         response=options.response,
         overrides=own.values,
-        version=options.verl_version,
+        version=options.verl_version or CURRENT,
     )
     return Asked(question, data, given, own, place, (*found, *own.problems, *noted))
 
@@ -266,7 +294,7 @@ def _refuse_unread(given: SettingsText, own: SettingsText, place: Location) -> N
         raise NoAnswerError(*broken)
     if place != COMMAND_LINE and not (given.values or given.unresolved):
         message, remedy = "the file contains no settings of verl", "give a launch script, YAML or overrides"
-        raise NoAnswerError(Diagnostic(place, Code.file_empty, message, remedy))
+        raise NoAnswerError(Diagnostic(place, "file_empty", message, remedy))
 
 
 def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | None, str | None]:
@@ -274,7 +302,7 @@ def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | No
     count, gpu = options.gpus or (None, None)
     if None not in (gpu, options.gpu) and gpu != options.gpu:
         message = f"--gpus is {gpu}, but --gpu is {options.gpu}"
-        raise refused(Code.wrong_value, message, "give one of them")
+        raise refused("wrong_value", message, "give one of them")
     gpu = gpu or options.gpu
     if gpu is not None:
         data.registries.known_gpu(gpu)
@@ -286,7 +314,7 @@ def _named_model(words: Iterable[str]) -> str | None:
     if len(names) > 1:
         message = f"two models given, {names[0][:80]!r} and {names[1][:80]!r}"
         remedy = "give one model; settings are key=value, such as data.train_batch_size=256"
-        raise refused(Code.wrong_value, message, remedy)
+        raise refused("wrong_value", message, remedy)
     return names[0] if names else None
 
 
@@ -315,7 +343,8 @@ def _model(
         if architecture is None:
             raise NoAnswerError(*found)
         name = named or meant.text or architecture.name
-        return _knowing(data, name, architecture), name, found
+        changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
+        return data.knowing(architecture.model_copy(update=changes)), name, found
     if named:
         return data, data.registries.known_model(named), ()
     if meant.model or not meant.text:
@@ -330,9 +359,3 @@ def _config_at(named: str) -> tuple[str | None, str | None]:
     if Path(named).name == "config.json" and Path(named).is_file():  # verl expects the directory
         return named, str(Path(named).absolute().parent)
     return (named, None) if named.endswith(".json") else (None, named)
-
-
-def _knowing(data: EstimatorContext, name: str, architecture: Architecture) -> EstimatorContext:
-    """Return the data with an architecture added, or replaced under a known name."""
-    changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
-    return data.knowing(architecture.model_copy(update=changes))

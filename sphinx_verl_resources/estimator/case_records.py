@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from ..records import MOST_GPUS, Record, SettingValue, Text, Url, optional, problem
+from ..records import MOST_GPUS, Record, SettingValue, Text, Url, problem
 from ..strict_yaml import dotted_leaves
 
 #: Sentences from a source or about it. Unlike ``Prose``, they may contain something like an e-mail address:
@@ -91,14 +91,23 @@ _TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
 class Source(Record):
-    """The source of the observation."""
+    """The source of the observation.
 
-    repo: Text | None = optional("Repository, as owner/name.")
-    path: Text | None = optional("File in the repository.")
-    commit: Text | None = optional("Commit, tag or branch.")
-    issue: int | None = optional("Issue or pull request, instead of a file.", ge=1, le=10_000_000)
-    url: Url | None = optional("Address of a source outside GitHub's repositories.")
-    where: Words | None = optional("Place in the file or issue; without a repository, the source in words.")
+    Attributes:
+        repo: Repository, as owner/name.
+        path: File in the repository.
+        commit: Commit, tag or branch.
+        issue: Issue or pull request, instead of a file.
+        url: Address of a source outside GitHub's repositories.
+        where: Place in the file or issue; without a repository, the source in words.
+    """
+
+    repo: Text | None = None
+    path: Text | None = None
+    commit: Text | None = None
+    issue: int | None = Field(None, ge=1, le=10_000_000)
+    url: Url | None = None
+    where: Words | None = None
 
     @property
     def address(self) -> str | None:
@@ -116,91 +125,138 @@ class Source(Record):
 
 
 class CaseGpus(Record):
-    """The GPUs of the run, as far as known."""
+    """The GPUs of the run, as far as known.
 
-    count: int | None = optional("Number of GPUs, over all nodes.", ge=1, le=MOST_GPUS)
-    type: Text | None = optional(
-        "Name or alias in gpus.yaml, or the source's own words.",
-        examples=["H100", "H800", "A100", "H20"],
-    )
-    nodes: int | None = optional("Number of nodes.", ge=1, le=MOST_GPUS)
-    memory_gb: float | None = optional("Nominal memory per GPU, in GB.", gt=0, le=10_000)
-    memory_note: Words | None = optional("Source of the memory figure, if not the type.")
-    note: Words | None = optional("Remark on the GPUs.")
+    Attributes:
+        count: Number of GPUs, over all nodes.
+        type: Name or alias in gpus.yaml, or the source's own words.
+        nodes: Number of nodes.
+        memory_gb: Nominal memory per GPU, in GB.
+        memory_note: Source of the memory figure, if not the type.
+        note: Remark on the GPUs.
+    """
+
+    count: int | None = Field(None, ge=1, le=MOST_GPUS)
+    type: Text | None = Field(None, examples=["H100", "H800", "A100", "H20"])
+    nodes: int | None = Field(None, ge=1, le=MOST_GPUS)
+    memory_gb: float | None = Field(None, gt=0, le=10_000)
+    memory_note: Words | None = None
+    note: Words | None = None
 
 
 class Lora(Record):
-    """Low-rank adapters on a frozen base."""
+    """Low-rank adapters on a frozen base.
 
-    rank: int = Field(ge=1, le=1_000_000, description="Rank of the adapters.")
+    Attributes:
+        rank: Rank of the adapters.
+        targets: Modules with adapters, or all-linear.
+    """
+
+    rank: int = Field(ge=1, le=1_000_000)
     targets: Annotated[
         tuple[Text, ...],
         BeforeValidator(_some),
         WithJsonSchema({"anyOf": [{"type": "string"}, _TEXTS]}),
-    ] = Field((), description="Modules with adapters, or all-linear.")
+    ] = ()
 
 
 class Sharding(Record):
-    """The number of GPUs that share the states."""
+    """The number of GPUs that share the states.
 
-    fsdp: int | None = optional("GPUs that share one copy of the states.", ge=1, le=MOST_GPUS)
+    Attributes:
+        fsdp: GPUs that share one copy of the states.
+    """
+
+    fsdp: int | None = Field(None, ge=1, le=MOST_GPUS)
 
 
 class Training(Record):
-    """A plain training run, without reinforcement learning."""
+    """A plain training run, without reinforcement learning.
 
-    method: Text | None = optional("full or lora.")
-    lora: Lora | None = optional("Adapters.")
-    parameter_dtype: Text | None = optional("Data type of the parameters, such as bfloat16.")
-    autocast: bool | None = optional("The compute runs under autocast.")
-    compute_dtype: Text | None = optional("Data type of the compute.")
-    optimizer: Text | None = optional("Optimizer and variant, such as adamw-foreach.")
-    sharding: Sharding | None = optional("Sharding of the states over the GPUs.")
-    micro_batch_per_gpu: int | None = optional("Sequences per micro-batch on one GPU.", ge=1, le=100_000_000)
-    sequence_length: int | None = optional("Tokens per sequence.", ge=1, le=100_000_000)
-    packed: bool | None = optional("Every sequence is filled to sequence_length.")
-    recompute: Text | None = optional(
-        "full: the backward pass recomputes each layer. none: no recomputation."
-    )
-    loss: Text | None = optional(
-        "torch: upcast copies of the logits. fused: cross-entropy in one kernel. liger: fused with the "
-        "output layer, without logits in memory. chunked: cross-entropy over parts of the sequence."
-    )
-    kernels: Text | None = optional("Kernels that replace PyTorch's, or PyTorch's compiler.")
+    Attributes:
+        method: full or lora.
+        lora: Adapters.
+        parameter_dtype: Data type of the parameters, such as bfloat16.
+        autocast: The compute runs under autocast.
+        compute_dtype: Data type of the compute.
+        optimizer: Optimizer and variant, such as adamw-foreach.
+        sharding: Sharding of the states over the GPUs.
+        micro_batch_per_gpu: Sequences per micro-batch on one GPU.
+        sequence_length: Tokens per sequence.
+        packed: Every sequence is filled to sequence_length.
+        recompute: full: the backward pass recomputes each layer. none: no recomputation.
+        loss: torch: upcast copies of the logits. fused: cross-entropy in one kernel. liger: fused with the
+            output layer, without logits in memory. chunked: cross-entropy over parts of the sequence.
+        kernels: Kernels that replace PyTorch's, or PyTorch's compiler.
+    """
+
+    method: Text | None = None
+    lora: Lora | None = None
+    parameter_dtype: Text | None = None
+    autocast: bool | None = None
+    compute_dtype: Text | None = None
+    optimizer: Text | None = None
+    sharding: Sharding | None = None
+    micro_batch_per_gpu: int | None = Field(None, ge=1, le=100_000_000)
+    sequence_length: int | None = Field(None, ge=1, le=100_000_000)
+    packed: bool | None = None
+    recompute: Text | None = None
+    loss: Text | None = None
+    kernels: Text | None = None
 
 
 class ObservedTokens(Record):
-    """The tokens that the run processed in the logged step."""
+    """The tokens that the run processed in the logged step.
 
-    prompt_length_mean: float | None = optional("Mean length of a prompt.", gt=0, le=1e12)
-    prompt_length_min: float | None = optional("Shortest prompt.", ge=0, le=1e12)
-    prompt_length_max: float | None = optional("Longest prompt.", gt=0, le=1e12)
-    response_length_mean: float | None = optional("Mean length of a response.", gt=0, le=1e12)
-    response_length_min: float | None = optional("Shortest response.", ge=0, le=1e12)
-    response_length_max: float | None = optional("Longest response.", gt=0, le=1e12)
-    global_seqlen_mean: float | None = optional("Mean tokens of a data-parallel rank.", gt=0, le=1e12)
-    global_seqlen_min: float | None = optional("Tokens of the rank with the fewest.", ge=0, le=1e12)
-    global_seqlen_max: float | None = optional("Tokens of the rank with the most.", gt=0, le=1e12)
-    total_num_tokens: float | None = optional("Tokens of all ranks.", gt=0, le=1e12)
+    Attributes:
+        prompt_length_mean: Mean length of a prompt.
+        prompt_length_min: Shortest prompt.
+        prompt_length_max: Longest prompt.
+        response_length_mean: Mean length of a response.
+        response_length_min: Shortest response.
+        response_length_max: Longest response.
+        global_seqlen_mean: Mean tokens of a data-parallel rank.
+        global_seqlen_min: Tokens of the rank with the fewest.
+        global_seqlen_max: Tokens of the rank with the most.
+        total_num_tokens: Tokens of all ranks.
+    """
+
+    prompt_length_mean: float | None = Field(None, gt=0, le=1e12)
+    prompt_length_min: float | None = Field(None, ge=0, le=1e12)
+    prompt_length_max: float | None = Field(None, gt=0, le=1e12)
+    response_length_mean: float | None = Field(None, gt=0, le=1e12)
+    response_length_min: float | None = Field(None, ge=0, le=1e12)
+    response_length_max: float | None = Field(None, gt=0, le=1e12)
+    global_seqlen_mean: float | None = Field(None, gt=0, le=1e12)
+    global_seqlen_min: float | None = Field(None, ge=0, le=1e12)
+    global_seqlen_max: float | None = Field(None, gt=0, le=1e12)
+    total_num_tokens: float | None = Field(None, gt=0, le=1e12)
 
 
 class CaseMeasured(Record):
-    """The measured figures; per GPU unless the name says otherwise."""
+    """The measured figures; per GPU unless the name says otherwise.
 
-    gib: float | None = optional("Peak GPU memory in GiB (2^30 bytes).", gt=0, le=1e5)
-    counter: Words | None = optional("Counter of the peak, in the words of the source.")
-    counter_kind: CounterKind = Field(
-        "unstated",
-        description="``torch-allocated``: peak of torch's allocated bytes in the training process. "
-        "``torch-allocated-with-pool``: the same, with the pool of a sleeping engine in that process. "
-        "``torch-reserved``: torch's reserved bytes. ``torch-static``: bytes allocated before the first "
-        "training step. ``device``: bytes in use on the GPU. ``unstated``: unknown. Default: derived from "
-        "the text of counter.",
-    )
-    reserved_gib: float | None = optional("Peak of torch's reserved bytes in GiB.", gt=0, le=1e5)
-    steady_gib: float | None = optional("Allocated bytes between two steps, in GiB.", gt=0, le=1e5)
-    nvidia_smi_mib: float | None = optional("Memory in use on the GPU, in MiB (2^20 bytes).", gt=0, le=1e8)
-    host_ram_gib: float | None = optional("Host memory in use per node, in GiB.", gt=0, le=1e6)
+    Attributes:
+        gib: Peak GPU memory in GiB (2^30 bytes).
+        counter: Counter of the peak, in the words of the source.
+        counter_kind: ``torch-allocated``: peak of torch's allocated bytes in the training process.
+            ``torch-allocated-with-pool``: the same, with the pool of a sleeping engine in that process.
+            ``torch-reserved``: torch's reserved bytes. ``torch-static``: bytes allocated before the first
+            training step. ``device``: bytes in use on the GPU. ``unstated``: unknown. Default: derived from
+            the text of counter.
+        reserved_gib: Peak of torch's reserved bytes in GiB.
+        steady_gib: Allocated bytes between two steps, in GiB.
+        nvidia_smi_mib: Memory in use on the GPU, in MiB (2^20 bytes).
+        host_ram_gib: Host memory in use per node, in GiB.
+    """
+
+    gib: float | None = Field(None, gt=0, le=1e5)
+    counter: Words | None = None
+    counter_kind: CounterKind = "unstated"
+    reserved_gib: float | None = Field(None, gt=0, le=1e5)
+    steady_gib: float | None = Field(None, gt=0, le=1e5)
+    nvidia_smi_mib: float | None = Field(None, gt=0, le=1e8)
+    host_ram_gib: float | None = Field(None, gt=0, le=1e6)
 
     @model_validator(mode="before")
     @classmethod
@@ -212,53 +268,61 @@ class CaseMeasured(Record):
 
 
 class Case(Record):
-    """An observation, or a run to estimate."""
+    """An observation, or a run to estimate.
+
+    Attributes:
+        id: Unique name.
+        source: Source: keys and values, or one line.
+        framework: verl, a fork of verl, or the trainer of a plain run.
+        version: Release, commit or version of the engine, as far as known.
+        task: Algorithm and variant, for example grpo-lora.
+        model: Hugging Face name of the model, as in architectures.yaml.
+        train: Training backend, if the source gives it.
+        infer: Rollout engine, if the source gives it.
+        gpus: GPUs of the run.
+        config: Values of verl's dotted configuration keys, as far as the source gives them; nested keys are
+            allowed too. Unset keys have verl's defaults.
+        training: Settings of a plain training run, instead of config.
+        observed_tokens: Tokens that the run processed in the logged step.
+        outcome: measured: the run has a figure. fits: it ran, without a figure. oom: it ran out of GPU
+            memory. Unset: the run is only to be estimated.
+        phase: Phase of the peak or of the error, if the source gives it.
+        oom_message: Numbers of the out-of-memory error.
+        measured: Measured figures.
+        confidence: Certainty of the settings, not of the figure: high, medium or low.
+        note: Remark on the comparison with estimates.
+        contested: Source that contradicts the observation; a contested case is not scored.
+        not_scored: Reason why an uncontested case is not scored.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": ["config"]}, {"required": ["training"]}]}
     )
 
-    id: Text = Field(description="Unique name.")
-    source: Annotated[Source | None, BeforeValidator(_source)] = optional(
-        "Source: keys and values, or one line.", json_schema_extra=_or_text
-    )
-    framework: Text | None = optional("verl, a fork of verl, or the trainer of a plain run.")
-    version: Text | None = optional("Release, commit or version of the engine, as far as known.")
-    task: Text | None = optional("Algorithm and variant, for example grpo-lora.")
-    model: Text = Field(
-        description="Hugging Face name of the model, as in architectures.yaml.",
-        examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"],
-    )
-    train: Text | None = optional("Training backend, if the source gives it.")
-    infer: Text | None = optional("Rollout engine, if the source gives it.")
-    gpus: CaseGpus = Field(
-        default_factory=CaseGpus,
-        description="GPUs of the run.",
-        examples=[{"count": 8, "type": "H100", "memory_gb": 80}],
-    )
+    id: Text
+    source: Annotated[Source | None, BeforeValidator(_source)] = Field(None, json_schema_extra=_or_text)
+    framework: Text | None = None
+    version: Text | None = None
+    task: Text | None = None
+    model: Text = Field(examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"])
+    train: Text | None = None
+    infer: Text | None = None
+    gpus: CaseGpus = Field(default_factory=CaseGpus, examples=[{"count": 8, "type": "H100", "memory_gb": 80}])
     config: Annotated[
         Mapping[Annotated[str, StringConstraints(min_length=1, max_length=300)], SettingValue] | None,
         BeforeValidator(_flat),
         WithJsonSchema({"type": "object"}),
-    ] = optional(
-        "Values of verl's dotted configuration keys, as far as the source gives them; nested keys are "
-        "allowed too. Unset keys have verl's defaults."
-    )
-    training: Training | None = optional("Settings of a plain training run, instead of config.")
-    observed_tokens: ObservedTokens | None = optional("Tokens that the run processed in the logged step.")
-    outcome: Outcome | None = optional(
-        "measured: the run has a figure. fits: it ran, without a figure. oom: it ran out of GPU memory. "
-        "Unset: the run is only to be estimated."
-    )
-    phase: Words | None = optional("Phase of the peak or of the error, if the source gives it.")
-    oom_message: Words | None = optional("Numbers of the out-of-memory error.")
-    measured: CaseMeasured | None = optional("Measured figures.")
-    confidence: Text | None = optional("Certainty of the settings, not of the figure: high, medium or low.")
-    note: Words | None = optional("Remark on the comparison with estimates.")
-    contested: Words | None = optional(
-        "Source that contradicts the observation; a contested case is not scored."
-    )
-    not_scored: Words | None = optional("Reason why an uncontested case is not scored.")
+    ] = None
+    training: Training | None = None
+    observed_tokens: ObservedTokens | None = None
+    outcome: Outcome | None = None
+    phase: Words | None = None
+    oom_message: Words | None = None
+    measured: CaseMeasured | None = None
+    confidence: Text | None = None
+    note: Words | None = None
+    contested: Words | None = None
+    not_scored: Words | None = None
 
     @model_validator(mode="after")
     def _has_settings(self) -> "Case":

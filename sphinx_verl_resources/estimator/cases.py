@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Diagnostic, Location, Severity
+from ..diagnostics import Diagnostic, Location, Severity
 from ..strict_yaml import read_yaml
 from ..validation import empty, explained, got_instead, try_model, value_at
 from .case_records import Case
@@ -91,18 +91,18 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
             problems.append(empty(document, hint))
         elif not isinstance(document.data, (tuple, type(None))):
             got, _ = got_instead(document.data, document.source(()), "tuple_type")
-            problems.append(document.diagnostic((), Code.wrong_type, f"expected a list, got {got}", hint))
+            problems.append(document.diagnostic((), "wrong_type", f"expected a list, got {got}", hint))
         for index, item in enumerate(items):
             case, found = _read_case(item)
             if case and recorded and not (case.source and case.source.address):
                 message = "the address of the case's source is missing"
                 hint = "add source: {repo: owner/name, path: …}, {repo: owner/name, issue: 12} or {url: https://…}"
-                found.append(item.diagnostic(("source",), Code.missing_key, message, hint))
+                found.append(item.diagnostic(("source",), "missing_key", message, hint))
                 case = None
             earlier = entries.get(case.id) if case else None
             if case and isinstance(earlier, CaseEntry) and earlier.file.path.parent == file.path.parent:
                 message = f"the id {case.id!r} is already used at {earlier.place('id')}"
-                found.append(item.diagnostic(("id",), Code.duplicate_name, message, "rename one of the two"))
+                found.append(item.diagnostic(("id",), "duplicate_name", message, "rename one of the two"))
                 case = None
             key = case.id if case else (file.shown, index)
             entries.pop(key, None)  # the replacement goes to the position of its file
@@ -120,9 +120,9 @@ def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
         details = [*unknown, *others]
     found = explained(document, Case, details)
     # If only unknown keys are left, one is a misspelt required key; it stays an error.
-    if case or any(problem.code is not Code.unknown_key for problem in found):
+    if case or any(problem.code != "unknown_key" for problem in found):
         found = [
-            replace(problem, severity=Severity.WARNING) if problem.code is Code.unknown_key else problem
+            replace(problem, severity=Severity.WARNING) if problem.code == "unknown_key" else problem
             for problem in found
         ]
     measured = case.measured if case else None
@@ -130,7 +130,7 @@ def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
         # There is nothing to compare with an estimate.
         message = "the outcome is 'measured', but no figure is given"
         hint = "add measured: {gib: …, counter: …}"
-        found.append(document.diagnostic(("outcome",), Code.missing_key, message, hint, Severity.WARNING))
+        found.append(document.diagnostic(("outcome",), "missing_key", message, hint, Severity.WARNING))
     return None if document.problems else case, [*document.problems, *found]
 
 

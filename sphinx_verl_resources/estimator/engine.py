@@ -180,8 +180,8 @@ def kv_cache_bytes_per_token(
 
     Source: shapes; vLLM ``vllm/v1/kv_cache_interface.py``.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> qwen = read_data([]).architectures.get("Qwen/Qwen2.5-7B")
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> qwen = EstimatorContext().architectures.get("Qwen/Qwen2.5-7B")
     >>> [kv_cache_bytes_per_token(qwen, gpus) for gpus in (1, 2, 4, 8)]
     [57344, 28672, 14336, 14336]
     """

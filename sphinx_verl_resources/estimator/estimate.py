@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..breakdown import Breakdown, Change
-from ..diagnostics import Code, NoAnswerError
+from ..diagnostics import NoAnswerError
 from .accuracy_records import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from .allocations import Kind, fixed, size_of
 from .constants import HOST_BASE, TYPICAL_LENGTH
@@ -185,7 +185,7 @@ class Estimate(AnyEstimate):
     @property
     def is_complete(self) -> bool:
         """True if the settings suffice for a useful estimate."""
-        return not any(issue.code is Code.missing_key for issue in self.warnings)
+        return not any(issue.code == "missing_key" for issue in self.warnings)
 
     @property
     def capacity(self) -> float | None:  # type: ignore[override]
@@ -247,10 +247,11 @@ def estimate(request: Request, registries: Registries) -> Estimate:
     Raises:
         NoAnswerError: the request cannot be estimated.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "algorithm.adv_estimator": "grpo"}
-    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), read_data([]).registries)
+    >>> registries = EstimatorContext().registries
+    >>> found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), registries)
     >>> found.peak_phase.name
     'rollout'
     """

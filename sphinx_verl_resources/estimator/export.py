@@ -20,11 +20,12 @@ def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
     If a setting that decides memory is unknown, there are no figures. ``fits`` is None if the verdict is
     neither "fits" nor "does-not-fit".
 
-    >>> from sphinx_verl_resources.cli.data import read_data
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
     >>> from sphinx_verl_resources.estimator.estimate import estimate
     >>> from sphinx_verl_resources.estimator.request import Request
     >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
-    >>> found = estimate(Request("Qwen/Qwen2.5-0.5B", config, gpus=8, gpu="H100"), read_data([]).registries)
+    >>> registries = EstimatorContext().registries
+    >>> found = estimate(Request("Qwen/Qwen2.5-0.5B", config, gpus=8, gpu="H100"), registries)
     >>> result_of("mine", found)["capacity_gib"]
     79.147
     """

@@ -110,19 +110,19 @@ class _Source:
         description = (type(section).model_fields[name].description or "").rstrip(".")
         if name in section.model_fields_set:
             message = f"{name}: expected a value, got nothing"
-            self.note((*loc, name), message, description, Code.wrong_type, Severity.ERROR)
+            self.note((*loc, name), message, description, "wrong_type", Severity.ERROR)
         else:
             where = f" in {loc[-1]!r}" if loc else ""
             message = f"the key {name!r} is missing{where}"
-            self.note(loc, message, f"add it: {description}", Code.missing_key, Severity.ERROR)
+            self.note(loc, message, f"add it: {description}", "missing_key", Severity.ERROR)
 
     def error(self, key: str, message: str, remedy: str) -> None:
         """Report a value that makes the file unusable."""
-        self.note(self._loc(key), f"{key}: {message}", remedy, Code.wrong_value, Severity.ERROR)
+        self.note(self._loc(key), f"{key}: {message}", remedy, "wrong_value", Severity.ERROR)
 
     def warn(self, key: str, message: str) -> None:
         """Report a value that the parameter count ignores."""
-        self.note(self._loc(key), f"{key}: {message}", _CLOSE, Code.not_modelled)
+        self.note(self._loc(key), f"{key}: {message}", _CLOSE, "not_modelled")
 
     def _loc(self, key: str) -> Loc:
         section, loc = self.text
@@ -207,17 +207,17 @@ def _check_type(source: _Source) -> None:
         taken += ", with a separate output head"
     if given is None:
         message = f"the key 'model_type' is missing; {taken}"
-        source.note((), message, "write the model's type, for example qwen2", Code.missing_key)
+        source.note((), message, "write the model's type, for example qwen2", "missing_key")
     elif not known_type(given):
         remedy = suggest_or(given[:80], CONVENTIONS, "compare the parameter count with the published one")
         message = f"unknown model type {given[:80]!r}; {taken}"
-        source.note(("model_type",), message, remedy, Code.unknown_value)
+        source.note(("model_type",), message, remedy, "unknown_value")
     if source.convention is LLAMA and (key := next((key for key in NOT_DENSE if source.find(key)), None)):
         remedy = f"known model types with experts or latent attention: {', '.join(SPECIAL)}"
         source.error(key, "cannot be counted for an unknown model type", remedy)
     if source.config.vision_config and not source.convention.vision:
         message = "the vision tower of this model type is not counted"
-        source.note(("vision_config",), message, _CLOSE, Code.not_modelled)
+        source.note(("vision_config",), message, _CLOSE, "not_modelled")
 
 
 def _check_biases(source: _Source, rows: int) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dataset import bundled_directory
-from ..diagnostics import Code, Severity
+from ..diagnostics import Severity
 from ..strict_yaml import dotted_leaves
 from .request import ACTOR, error_at, warning_at
 from .versions import RELEASES, version_text
@@ -28,7 +28,7 @@ SIMILAR = 0.85
 #: The same for whole keys, which have long parts in common.
 SIMILAR_KEY = 0.95
 #: Problems that are reported at the key of a setting; others are reported at its value.
-AT_KEY = frozenset({Code.unknown_key, Code.config_key, Code.impossible_settings})
+AT_KEY = frozenset({"unknown_key", "config_key", "impossible_settings"})
 #: Prefixes of keys that only verl's trainer for supervised fine-tuning has.
 FINE_TUNING = ("engine.", "model.", "optim.")
 #: Parts of verl's configuration that scripts choose by name, as in ``model_engine=megatron``.
@@ -175,8 +175,8 @@ def key_problem(key: str, version: Version, registries: Registries) -> Diagnosti
 
     A run on the main branch between two releases may use the keys of either.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> print(key_problem("data.max_respone_length", (0, 9, 0), read_data([]).registries).text)
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> print(key_problem("data.max_respone_length", (0, 9, 0), EstimatorContext().registries).text)
     data.max_respone_length: verl has no such key; did you mean 'data.max_response_length'?
     """
     recorded, listed = registries.config_keys.get(key), key_names()
@@ -195,14 +195,14 @@ def _unknown(key: str, registries: Registries) -> Diagnostic | None:
     listed = key_names()
     if meant := listed.meant_by(key):
         problem = warning_at if listed.is_below_open(key) else error_at
-        return problem(key, "verl has no such key", f"did you mean {meant!r}?", Code.unknown_key)
+        return problem(key, "verl has no such key", f"did you mean {meant!r}?", "unknown_key")
     above = registries.known_key(key)
     if listed.is_below_open(key) or (above and above.type == "dict") or key in _CHOSEN or "@" in key:
         return None
     remedy = "remove it, or add it to config_keys.yaml if it belongs to your own recipe"
     if near := listed.hint_for(key):
         remedy = f"did you mean {near!r}? If not, {remedy}"
-    return warning_at(key, "verl has no such key", remedy, Code.config_key)
+    return warning_at(key, "verl has no such key", remedy, "config_key")
 
 
 def _elsewhen(key: str, name: KeyName, version: Version, registries: Registries) -> Diagnostic | None:
@@ -216,16 +216,16 @@ def _elsewhen(key: str, name: KeyName, version: Version, registries: Registries)
         if today:
             return _renamed(key, today, version)
         message = f"verl {asked} has no such key; {version_text(name.last)} was the last release with it"
-        return warning_at(key, message, "remove it", Code.config_key)
+        return warning_at(key, message, "remove it", "config_key")
     if registries.name_in(key, version) not in {key, None}:  # settings may use today's names
         return None
     message = f"verl {asked} has no such key; {version_text(name.first)} is the first release with it"
-    return warning_at(key, message, "remove it, or correct the version", Code.config_key)
+    return warning_at(key, message, "remove it, or correct the version", "config_key")
 
 
 def _renamed(key: str, today: str, version: Version) -> Diagnostic:
     message = f"verl {version_text(version)} has another name for this key"
-    return warning_at(key, message, f"write {today!r}", Code.config_key)
+    return warning_at(key, message, f"write {today!r}", "config_key")
 
 
 def _is_in(name: KeyName, version: Version) -> bool:
@@ -246,4 +246,4 @@ def value_problem(key: str, value: Any) -> Diagnostic | None:
         return None
     if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
         return None
-    return warning_at(key, f"expected {expected}, got {str(value)[:80]!r}", "correct it", Code.wrong_type)
+    return warning_at(key, f"expected {expected}, got {str(value)[:80]!r}", "correct it", "wrong_type")

@@ -269,8 +269,8 @@ def count_parameters(architecture: Architecture) -> Counts:
 
     For a vision tower, the recorded number of parameters is used.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> qwen = read_data([]).architectures.get("Qwen/Qwen2.5-7B")
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> qwen = EstimatorContext().architectures.get("Qwen/Qwen2.5-7B")
     >>> counts = count_parameters(qwen)
     >>> counts.total, counts.largest_layer, counts.lm_head
     (7615616512, 233057792, 544997376)

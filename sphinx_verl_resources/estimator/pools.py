@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..diagnostics import Code
 from ..units import GB
 from .constants import DRIVER_RESERVE
 from .reader import Reader
@@ -69,9 +68,9 @@ def all_gpus(settings: Mapping[str, Any], unread: Container[str], registries: Re
         unread: the keys that are set to an unknown value.
         registries: the registries.
 
-    >>> from ..cli.data import read_data
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
     >>> teachers = {"distillation.enabled": True, "distillation.nnodes": 1, "distillation.n_gpus_per_node": 4}
-    >>> all_gpus(teachers, (), read_data([]).registries).total
+    >>> all_gpus(teachers, (), EstimatorContext().registries).total
     12
     """
     reader = Reader(Request("", settings), registries)
@@ -156,7 +155,7 @@ def capacity(reader: Reader, registries: Registries) -> float | None:
     elif not request.partial:
         hint = "name one, for example 8*H100"
         message = "no GPU is named: the verdict is unknown, and the rollout budget is that of an 80 GB GPU"
-        reader.warning("gpus", message, hint, Code.missing_key)
+        reader.warning("gpus", message, hint, "missing_key")
     return None
 
 

@@ -57,11 +57,11 @@ class Reader:
         self.backend: Backend = "fsdp"
         self.diagnostics: list[Diagnostic] = []
 
-    def error(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
+    def error(self, key: str, message: str, remedy: str = "", code: Code = "wrong_value") -> None:
         """Record a problem that prevents an estimate."""
         self.diagnostics.append(error_at(key, message, remedy, code))
 
-    def warning(self, key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> None:
+    def warning(self, key: str, message: str, remedy: str = "", code: Code = "wrong_value") -> None:
         """Record a problem that does not prevent an estimate."""
         self.diagnostics.append(warning_at(key, message, remedy, code))
 
@@ -83,7 +83,7 @@ class Reader:
         value = self.config[key]
         if isinstance(value, str) and "${" in value:
             message = f"{value[:80]!r} refers to another setting: verl's default is used"
-            self.warning(key, message, "write the value itself", Code.unresolved)
+            self.warning(key, message, "write the value itself", "unresolved")
             return self.defaults.get(key)
         return value
 
@@ -137,7 +137,7 @@ class Reader:
         value = self.any(key)
         if value is not None and value not in choices:
             hint = did_you_mean(str(value), choices)
-            self.error(key, f"unknown value {str(value)[:80]!r}", hint, Code.unknown_value)
+            self.error(key, f"unknown value {str(value)[:80]!r}", hint, "unknown_value")
             value = self.defaults.get(key)
         found: str | None = value
         return found
@@ -157,7 +157,7 @@ class Reader:
 
     def _default_for(self, key: str, value: Any, expected: str) -> Any:
         if value is not None:
-            self.error(key, f"expected {expected}, got {_shown(value)}", code=Code.wrong_type)
+            self.error(key, f"expected {expected}, got {_shown(value)}", code="wrong_type")
         return self.defaults.get(key)
 
 

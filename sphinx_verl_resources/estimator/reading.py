@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, suggest_or
+from ..diagnostics import suggest_or
 from .reader import OF_CRITIC
 from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT
 
@@ -74,7 +74,7 @@ def has_critic(reader: Reader) -> bool:
     if name not in ESTIMATORS:
         hint = suggest_or(str(name), ESTIMATORS, "if it needs a critic, set critic.enable=True")
         message = f"unknown advantage estimator {str(name)[:80]!r}: no critic is assumed"
-        reader.warning(key, message, hint, Code.unknown_value)
+        reader.warning(key, message, hint, "unknown_value")
     return bool(name == "gae")
 
 
@@ -183,7 +183,7 @@ def targets(reader: Reader, key: str) -> Targets:
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         return tuple(value)
     if value is not None:
-        reader.error(key, "expected 'all-linear' or a list of module names", code=Code.wrong_type)
+        reader.error(key, "expected 'all-linear' or a list of module names", code="wrong_type")
     return "all-linear"
 
 

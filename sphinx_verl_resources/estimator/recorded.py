@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code, NoAnswerError, did_you_mean
+from ..diagnostics import NoAnswerError, did_you_mean
 from .estimate import Estimate, estimate, largest_that_fits
 from .request import Request, error_at
 from .settings import least
@@ -45,7 +45,7 @@ def estimate_case(case: Case, registries: Registries) -> Estimate:
     if case.config is None:
         message = "training without reinforcement learning is not estimated"
         hint = "for a run of verl, give its keys under config"
-        raise NoAnswerError(error_at("training", message, hint, Code.missing_key))
+        raise NoAnswerError(error_at("training", message, hint, "missing_key"))
     return estimate(request_of_case(case), registries)
 
 
@@ -133,7 +133,7 @@ def estimate_run(run: Run, registries: Registries) -> Estimate:
     untold = tuple(
         f"{problem.place.key}: {problem.message}"
         for problem in found.warnings
-        if problem.code is Code.missing_key
+        if problem.code == "missing_key"
     )
     settings = replace(found.settings, undecided=(*found.settings.undecided, *untold))
     return replace(found, settings=settings, ran=run.kind in RAN)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, suggest_or
+from ..diagnostics import Diagnostic, Location, NoAnswerError, suggest_or
 from ..strict_yaml import dotted_leaves
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
@@ -66,7 +66,7 @@ class Registries:
         if shape is None:
             hint = suggest_or(model, self.architectures.names, remedy)
             message = f"unknown model {model[:200]!r}"
-            raise NoAnswerError.because(message, hint, key="model", code=Code.unknown_model)
+            raise NoAnswerError.because(message, hint, key="model", code="unknown_model")
         return shape
 
     def known_model(self, text: str, otherwise: str = "give the path of its config.json instead") -> str:
@@ -79,8 +79,8 @@ class Registries:
         Raises:
             NoAnswerError: the model is unknown.
 
-        >>> from sphinx_verl_resources.cli.data import read_data
-        >>> read_data([]).registries.known_model("qwen2.5-7b")
+        >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+        >>> EstimatorContext().registries.known_model("qwen2.5-7b")
         'Qwen/Qwen2.5-7B'
         """
         if self.architectures.get(text) is not None:
@@ -97,7 +97,7 @@ class Registries:
             else otherwise
         )
         message = f"unknown model {text[:200]!r}"
-        raise NoAnswerError.because(message, hint, key="model", code=Code.unknown_model)
+        raise NoAnswerError.because(message, hint, key="model", code="unknown_model")
 
     def known_gpu(self, name: str) -> Gpu:
         """Return a GPU by any of its names.
@@ -116,15 +116,15 @@ class Registries:
         bare = _VENDOR.sub("", name)
         meant = self.gpus.get(bare)
         hint = f"did you mean {meant.name!r}?" if meant else suggest_or(bare, self.gpus.names, remedy)
-        return Diagnostic(Location(""), Code.unknown_gpu, message, hint)
+        return Diagnostic(Location(""), "unknown_gpu", message, hint)
 
     def defaults(self, version: Version) -> Mapping[str, Any]:
         """Return verl's defaults in a version, by dotted key.
 
         Unrecorded defaults of the critic are those of the actor.
 
-        >>> from sphinx_verl_resources.cli.data import read_data
-        >>> defaults = read_data([]).registries.defaults((0, 9, 0))
+        >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+        >>> defaults = EstimatorContext().registries.defaults((0, 9, 0))
         >>> defaults["critic.megatron.sequence_parallel"], defaults["actor_rollout_ref.rollout.max_num_seqs"]
         (True, 256)
         """
@@ -143,8 +143,8 @@ class Registries:
     def renamed(self) -> Mapping[str, str]:
         """Former names of verl's keys and their present names, for keys that were only renamed.
 
-        >>> from sphinx_verl_resources.cli.data import read_data
-        >>> read_data([]).registries.renamed["critic.model.fsdp_config.fsdp_size"]
+        >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+        >>> EstimatorContext().registries.renamed["critic.model.fsdp_config.fsdp_size"]
         'critic.fsdp.fsdp_size'
         """
         before = {key.moved_from: key.name for key in self.config_keys if key.moved_from}
@@ -166,8 +166,8 @@ class Registries:
     def name_in(self, key: str, version: Version) -> str | None:
         """Return the name of a key in a version of verl; None if the version lacks it.
 
-        >>> from sphinx_verl_resources.cli.data import read_data
-        >>> name_in = read_data([]).registries.name_in
+        >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+        >>> name_in = EstimatorContext().registries.name_in
         >>> name_in("critic.fsdp.param_offload", (0, 7, 1)), name_in("critic.fsdp.param_offload", (0, 9, 0))
         ('critic.model.fsdp_config.param_offload', 'critic.fsdp.param_offload')
         """
@@ -192,8 +192,8 @@ class Registries:
     def in_todays_names(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings with dotted keys under their present names.
 
-        >>> from sphinx_verl_resources.cli.data import read_data
-        >>> registries = read_data([]).registries
+        >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+        >>> registries = EstimatorContext().registries
         >>> registries.in_todays_names({"critic.model.fsdp_config.fsdp_size": 8, "data": {"seed": 1}})
         {'critic.fsdp.fsdp_size': 8, 'data.seed': 1}
         """
@@ -223,8 +223,8 @@ def _default(key: ConfigKey, version: Version) -> Any:
 def capacity_of(gpu: Gpu) -> float:
     """Return the bytes that CUDA offers to programs: as recorded, or the driver's figure minus a reserve.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> round(capacity_of(read_data([]).gpus.get("H100")) / 2**30, 2)
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> round(capacity_of(EstimatorContext().gpus.get("H100")) / 2**30, 2)
     79.15
     """
     if gpu.cuda_total_gib is not None:

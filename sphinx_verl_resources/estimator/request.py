@@ -112,7 +112,7 @@ def parse_gpus(text: str) -> tuple[int | None, str | None]:
     raise NoAnswerError.because(f"expected a number and a GPU, as in 8*H100, got {text[:80]!r}")
 
 
-def error_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Diagnostic:
+def error_at(key: str, message: str, remedy: str = "", code: Code = "wrong_value") -> Diagnostic:
     """Return a problem that prevents an estimate.
 
     Args:
@@ -124,6 +124,6 @@ def error_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_v
     return Diagnostic(Location("", key=key), code, message, remedy)
 
 
-def warning_at(key: str, message: str, remedy: str = "", code: Code = Code.wrong_value) -> Diagnostic:
+def warning_at(key: str, message: str, remedy: str = "", code: Code = "wrong_value") -> Diagnostic:
     """Return a problem that does not prevent an estimate; arguments as for ``error_at``."""
     return Diagnostic(Location("", key=key), code, message, remedy, Severity.WARNING)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, NoAnswerError
+from ..diagnostics import NoAnswerError
 from ..units import GIB
 from .engine import cache_tokens, needed_cache_tokens
 from .keys import FINE_TUNING, key_warnings
@@ -152,7 +152,7 @@ def _undecided(reader: Reader, settings: Settings, registries: Registries) -> tu
     if reader.request.task == "PRIME":
         found["reward_model"] = "PRIME also trains a reward model, which is not modelled"
     for problem in reader.diagnostics:
-        if problem.code is Code.unresolved:
+        if problem.code == "unresolved":
             found[problem.place.key] = problem.message
     if reader.request.unread:
         modelled = modelled_keys(reader.request.version, registries) - {f"{MODEL}.path"}
@@ -245,7 +245,7 @@ def _micro_batch(settings: Settings, actor: Role) -> Iterator[Diagnostic]:
         return
     if micro.sequences is None:
         message = "no micro-batch size is set: one sequence is assumed"
-        yield warning_at(key, message, "set it, or actor.use_dynamic_bsz", Code.missing_key)
+        yield warning_at(key, message, "set it, or actor.use_dynamic_bsz", "missing_key")
     elif micro.sequences > per_rank:
         what = f"the micro-batch of {micro.sequences} sequences"
         message = f"{what} is larger than a GPU's mini-batch of {per_rank}, which is used"

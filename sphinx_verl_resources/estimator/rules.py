@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..check import Check, rule
-from ..diagnostics import Code, NoAnswerError, Severity
+from ..diagnostics import NoAnswerError, Severity
 from ..registries import Architecture
 from ..units import GIB, MIB, gib_number
 from .allocations import size_of
@@ -37,20 +37,20 @@ def _problems(check: EstimatorCheck) -> tuple[Diagnostic, ...]:
 @rule()
 def config_key(check: EstimatorCheck) -> Iterator[Finding]:
     """Require keys that this version of verl has, and values of the right type."""
-    others = {Code.gpu_count, Code.impossible_settings}
+    others = {"gpu_count", "impossible_settings"}
     yield from (problem for problem in _problems(check) if problem.code not in others)
 
 
 @rule(Severity.ERROR)
 def gpu_count(check: EstimatorCheck) -> Iterator[Finding]:
     """Require as many GPUs as nodes times GPUs per node."""
-    yield from (problem for problem in _problems(check) if problem.code is Code.gpu_count)
+    yield from (problem for problem in _problems(check) if problem.code == "gpu_count")
 
 
 @rule(Severity.ERROR)
 def impossible_settings(check: EstimatorCheck) -> Iterator[Finding]:
     """Reject settings with which verl does not start."""
-    yield from (problem for problem in _problems(check) if problem.code is Code.impossible_settings)
+    yield from (problem for problem in _problems(check) if problem.code == "impossible_settings")
 
 
 @rule()

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, NoAnswerError
+from ..diagnostics import NoAnswerError
 from .keys import AT_KEY, settings_problems
 from .pools import all_gpus
 from .recorded import has_own_rollout_gpus, request_of_run, version_of_run
@@ -74,7 +74,7 @@ def _gpu_count(run: Run, others: int) -> Iterator[Diagnostic]:
     elif nodes and stated and nodes != stated:
         field, message = "nodes", f"gpus.nodes is {nodes}, but {_NODES} is {stated}"
     if message:
-        yield error_at(field, message, "correct one of the two", Code.gpu_count)
+        yield error_at(field, message, "correct one of the two", "gpu_count")
 
 
 def _separate_gpus(settings: Mapping[str, Any], count: int, others: int) -> str:
@@ -109,7 +109,7 @@ def _impossible(run: Run, registries: Registries) -> Iterator[Diagnostic]:
     for problem in _refused(run, registries):
         key = _as_written(problem.place.key, settings, registries.renamed)
         if problem.is_error and key:
-            yield error_at(key, problem.message, problem.remedy, Code.impossible_settings)
+            yield error_at(key, problem.message, problem.remedy, "impossible_settings")
     sizes = {key: size for key in _ENGINE_SIZES if (size := _whole(settings, key)) > 1}
     product = math.prod(sizes.values())
     gpus = _product(settings, _ROLLOUT_NODES, _ROLLOUT_EACH) or run.gpus.count
@@ -117,7 +117,7 @@ def _impossible(run: Run, registries: Registries) -> Iterator[Diagnostic]:
     if len(sizes) > 1 and gpus % product:
         names = " × ".join(key.rsplit(".", 1)[-1] for key in sizes)
         message = f"{names} of the engine is {product}, which does not divide its {gpus} GPUs"
-        yield error_at(next(iter(sizes)), message, "choose divisors", Code.impossible_settings)
+        yield error_at(next(iter(sizes)), message, "choose divisors", "impossible_settings")
 
 
 def _refused(run: Run, registries: Registries) -> tuple[Diagnostic, ...]:

@@ -86,8 +86,8 @@ def shape_of(architecture: Architecture, imbalance: float = 1.0) -> Shape:
         architecture: the recorded facts about the model.
         imbalance: tokens of the fullest group of experts, relative to the mean.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> shape_of(read_data([]).architectures.get("meta-llama/Meta-Llama-3-8B")).backward()
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> shape_of(EstimatorContext().architectures.get("meta-llama/Meta-Llama-3-8B")).backward()
     (266368, 200832)
     """
     counts = count_parameters(architecture)
@@ -284,8 +284,8 @@ def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "a
     some versions have them as linear modules. Experts count, although PEFT cannot adapt those stored as bare
     tensors (transformers 5 and a few earlier models).
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> qwen = read_data([]).architectures.get("Qwen/Qwen2.5-7B")
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> qwen = EstimatorContext().architectures.get("Qwen/Qwen2.5-7B")
     >>> lora_parameters(qwen, 32)
     80740352
     >>> lora_parameters(qwen, 16, ("q_proj", "v_proj"))
@@ -303,8 +303,8 @@ def lora_parameters(architecture: Architecture, rank: int, targets: Targets = "a
 def target_names(architecture: Architecture) -> tuple[str, ...]:
     """Return the names of the modules that can get adapters, without duplicates.
 
-    >>> from sphinx_verl_resources.cli.data import read_data
-    >>> target_names(read_data([]).architectures.get("microsoft/phi-4"))
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> target_names(EstimatorContext().architectures.get("microsoft/phi-4"))
     ('qkv_proj', 'o_proj', 'gate_up_proj', 'down_proj', 'embed_tokens', 'lm_head')
     """
     names = [matrix.name for matrix, _ in model_matrices(architecture)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, NoAnswerError, did_you_mean
+from ..diagnostics import NoAnswerError, did_you_mean
 from .registries import capacity_of
 from .request import ACTOR, MODEL, ROLLOUT
 from .settings import USUAL_CAPACITY
@@ -74,7 +74,7 @@ def known_task(text: str) -> str:
         if name.casefold() == text.casefold():
             return name
     hint = did_you_mean(text, TASKS)
-    raise NoAnswerError.because(f"unknown task {text[:80]!r}", hint, code=Code.unknown_value)
+    raise NoAnswerError.because(f"unknown task {text[:80]!r}", hint, code="unknown_value")
 
 
 #: The largest share of the rollout engine's budget for weights, which leaves room for the KV cache.

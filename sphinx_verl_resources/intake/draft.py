@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..diagnostics import Code, Diagnostic, Location, warning
+from ..diagnostics import Diagnostic, Location, warning
 from ..estimator.parameters import count_parameters
 from ..estimator.pools import TRAINER_GPUS, all_gpus
 from ..estimator.versions import CURRENT
@@ -148,7 +148,7 @@ def _found(
         "settings": settings,
     }
     undecided = [
-        warning(sources.place(*keys), Code.undecided, message.format(engine=engine, key=open_key), remedy)
+        warning(sources.place(*keys), "undecided", message.format(engine=engine, key=open_key), remedy)
         for name, (message, remedy, keys) in _UNKNOWN.items()
         if found[name] is None
     ]
@@ -156,7 +156,7 @@ def _found(
     if untold:
         message = f"unknown: {', '.join(what for what, _ in untold)}".format(engine=engine)
         remedy = f"add {', '.join(option for _, option in untold)}"
-        undecided.append(warning(sources.place(), Code.undecided, message, remedy))
+        undecided.append(warning(sources.place(), "undecided", message, remedy))
     return found, [*about_model, *about_gpu, *undecided, *about_script, *about_settings]
 
 
@@ -191,10 +191,10 @@ def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[s
         if user.model or not one or not other or one & other:
             return meant.model, []
         message = f"the model is {min(one)} in the script and {min(other)} in the log; {meant.model} is used"
-        return meant.model, [warning(place, Code.log_differs, message, ONE_RUN)]
+        return meant.model, [warning(place, "log_differs", message, ONE_RUN)]
     code, message, remedy = meant.why_none(known.names, "with --model")
     if not meant.is_hub_name:
-        return TODO, [warning(place, Code.undecided, message, remedy)]
+        return TODO, [warning(place, "undecided", message, remedy)]
     more = f"{remedy}, or add it to architectures.yaml"
     return meant.text, [warning(place, code, f"{message}, so there is no estimate", more)]
 
@@ -234,7 +234,7 @@ def _gpu(sources: Sources, registries: Registries, named: ScriptName) -> tuple[s
         return found, []
     message = f"the log contains the GPU {printed!r}, which is unknown or has several memory sizes"
     place = Location(sources.log.shown, 1, 1)
-    return found, [warning(place, Code.unknown_gpu, message, "give it with --gpus")]
+    return found, [warning(place, "unknown_gpu", message, "give it with --gpus")]
 
 
 def _train(sources: Sources, named: ScriptName) -> str | None:
@@ -274,7 +274,7 @@ def _script(sources: Sources) -> tuple[dict[str, str], list[Diagnostic]]:
     except GitError as error:
         message = f"the script is not linked: {error}"
         remedy = "commit it in a checkout of verl and give that path, or add 'script' to the file"
-        return {}, [warning(sources.place(), Code.script_place, message, remedy)]
+        return {}, [warning(sources.place(), "script_place", message, remedy)]
     return {"ref": ref, "path": path}, []
 
 
@@ -295,7 +295,7 @@ def _settings(
     return public, [
         warning(
             sources.place(),
-            Code.left_out,
+            "left_out",
             f"settings left out, because {reason}: {', '.join(keys)}",
             "add by hand those that others need",
         )

@@ -134,16 +134,16 @@ class _Reader:
             config = next(reversed(self._waiting.values()), None)
         elif run is not self._current and (failed := self._current.failures.result()):
             message = "a run after the last figures ran out of memory; the run before it is used"
-            self._warn(failed.place, Code.several_runs, message, "give the log of one run")
+            self._warn(failed.place, "several_runs", message, "give the log of one run")
         settings = self._settings_of(config) if config else {}
         is_complete = bool(config and config.complete and settings)
         settings = settings if is_complete else {**run.overrides, **settings}
         if self._number > 1:
             message = f"this log contains {self._number} runs; the figures are from the last"
-            self._warn(Location(self._shown, 1, 1), Code.several_runs, message, "give the log of one run")
+            self._warn(Location(self._shown, 1, 1), "several_runs", message, "give the log of one run")
         if self._lost:
             message = f"{self._lost} more lines could not be read"
-            self._problems.append(warning(Location(self._shown, 1, 1), Code.unread, message, _UNREAD_REMEDY))
+            self._problems.append(warning(Location(self._shown, 1, 1), "unread", message, _UNREAD_REMEDY))
         versions = self._agreed()
         gpu, model = versions.pop(GPU, ""), versions.pop(MODEL, str(settings.get(_EASYR1_MODEL, "")))
         failure = run.failures.result()
@@ -227,14 +227,14 @@ class _Reader:
             values, unread = config.values()
         except ValueError as error:
             message = f"the configuration printed here cannot be read: {error}"
-            self._warn(place, Code.unread, message, _UNREAD_REMEDY)
+            self._warn(place, "unread", message, _UNREAD_REMEDY)
             return {}
         if not config.complete:
             message = "the configuration printed here is cut off; its complete entries are used"
-            self._warn(place, Code.unread, message, "give the whole log")
+            self._warn(place, "unread", message, "give the whole log")
         for key in unread:
             message = f"the value of {key} in the printed configuration cannot be read"
-            self._warn(place, Code.unread, message, _UNREAD_REMEDY)
+            self._warn(place, "unread", message, _UNREAD_REMEDY)
         return values
 
     def _agreed(self) -> dict[str, str]:
@@ -248,7 +248,7 @@ class _Reader:
                 what, how = ("GPUs", " with --gpus") if name == GPU else (f"versions of {name}", "")
                 what = "models" if name == MODEL else what
                 message = f"the log contains several {what}: {', '.join(found)}; none is used"
-                self._warn(found[other], Code.unread, message, f"give this run's{how}")
+                self._warn(found[other], "unread", message, f"give this run's{how}")
             elif longest:
                 agreed[name] = longest
         return agreed
@@ -256,7 +256,7 @@ class _Reader:
     def _unread(self, piece: Piece, name: str) -> None:
         column = piece.column + max(0, piece.text.find(name))
         message = f"{name} could not be read"
-        self._warn(Location(self._shown, piece.line, column), Code.unread, message, _UNREAD_REMEDY)
+        self._warn(Location(self._shown, piece.line, column), "unread", message, _UNREAD_REMEDY)
 
     def _warn(self, place: Location, code: Code, message: str, remedy: str) -> None:
         if len(self._problems) >= MAX_PROBLEMS:

@@ -6,11 +6,10 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..diagnostics import Code
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ..diagnostics import Code
     from ..registries import Architecture, Gpu, Registry
 
 _CACHE = re.compile(r"models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)")
@@ -61,19 +60,19 @@ class NamedModel(NamedTuple):
         shown = self.text[-80:]
         if self.models:
             message = f"the model {shown!r} may be any of {', '.join(self.models[:10])}"
-            return Code.unknown_model, message, f"give its full name {how}"
+            return "unknown_model", message, f"give its full name {how}"
         near = nearest_model(self.text, names)
         remedy = f"did you mean {near}? Give it {how}{forms}" if near else f"give it {how}{forms}"
         if self.is_hub_name:
-            return Code.unknown_model, f"unknown model {shown!r}", remedy
+            return "unknown_model", f"unknown model {shown!r}", remedy
         if not self.text:
-            return Code.missing_key, "no model given", remedy
+            return "missing_key", "no model given", remedy
         variable = _VARIABLE.search(self.text)
         if self.is_open and variable:
             remedy = f"set it with --env {variable['name']}=…, or give the model {how}{forms}"
             message = f"the model {shown!r} contains a variable with an unknown value"
-            return Code.unknown_model, message, remedy
-        return Code.unknown_model, f"no recorded model matches the end of the path {shown!r}", remedy
+            return "unknown_model", message, remedy
+        return "unknown_model", f"no recorded model matches the end of the path {shown!r}", remedy
 
 
 def model_of(registry: Registry[Architecture], *texts: object, left_open: str | None = None) -> NamedModel:
@@ -84,8 +83,8 @@ def model_of(registry: Registry[Architecture], *texts: object, left_open: str | 
         texts: values from the user, a script or a log; only strings are used.
         left_open: a value in a script that contains an unknown variable.
 
-    >>> from ..cli.data import read_data
-    >>> model_of(read_data([]).architectures, None, left_open="$HOME/models/Qwen3-8B").model
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> model_of(EstimatorContext().architectures, None, left_open="$HOME/models/Qwen3-8B").model
     'Qwen/Qwen3-8B'
     """
     said = [text for text in (*texts, left_open) if isinstance(text, str) and text]
@@ -143,8 +142,8 @@ def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
 
     If a GPU is sold with several memory sizes, the text must contain the size.
 
-    >>> from ..cli.data import read_data
-    >>> recorded_gpu("H100 80GB HBM3 On", read_data([]).gpus)
+    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> recorded_gpu("H100 80GB HBM3 On", EstimatorContext().gpus)
     'H100'
     """
     words = [word for word in printed.split() if word not in _MAKERS]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ..fields import as_text, every_field
-from ..records import Run, models_in
+from ..records import Run
 from ..strict_yaml import read_yaml
+from ..validation import models_in
 
 if TYPE_CHECKING:
     from pathlib import Path

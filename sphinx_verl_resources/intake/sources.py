@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Diagnostic, Location, warning
+from ..diagnostics import Diagnostic, Location, warning
 from ..settings.result import SettingsText
 from .run_text import TODO
 
@@ -114,7 +114,7 @@ class Sources:
         return [
             warning(
                 self.place(key),
-                Code.log_differs,
+                "log_differs",
                 f"{key} is {value!r} in the script but {self.printed[key]!r} in the log; the script is used",
                 ONE_RUN,
             )

@@ -6,7 +6,6 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..diagnostics import Code
 from .result import Collector, SettingsText, leaves
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def add_override(collector: Collector, word: str, place: Location) -> None:
         hint = "write key=value, for example data.train_batch_size=256"
         if not word.strip():
             hint = "delete the blank after the backslash at the end of a line"
-        collector.fail(place, Code.wrong_value, f"{word[:80]!r} is not a setting", hint)
+        collector.fail(place, "wrong_value", f"{word[:80]!r} is not a setting", hint)
         return
     key, text = override["key"], override["value"]
     if key.startswith("hydra."):  # Settings of Hydra itself, such as its log directory.
@@ -69,7 +68,7 @@ def add_override(collector: Collector, word: str, place: Location) -> None:
     except ValueError as error:
         message = f"{key}: the value {text[:80]!r} cannot be read: {error}"
         hint = "close each bracket and quote, and quote text that contains them"
-        collector.fail(place, Code.wrong_value, message, hint)
+        collector.fail(place, "wrong_value", message, hint)
         return
     for name, leaf in leaves({key: value}) if isinstance(value, dict) else [(key, value)]:
         collector.add(name, leaf, place)

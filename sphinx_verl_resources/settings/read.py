@@ -7,7 +7,6 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Code
 from .overrides import OVERRIDE, add_override
 from .programs import Program, Started, kind_of, named_in, started
 from .result import Collector, Reason, SettingsText, read_yaml_settings
@@ -129,7 +128,7 @@ def _read(
     if len(text) > MAX_LENGTH:
         message = f"the script has more than {MAX_LENGTH} characters and was not read"
         remedy = "give only the part that starts the training"
-        collector.fail(source.place(0), Code.file_too_large, message, remedy)
+        collector.fail(source.place(0), "file_too_large", message, remedy)
     else:
         read(collector, source, environment)
     return collector.result()
@@ -149,7 +148,7 @@ def _read_commands(collector: Collector, source: Source, environment: Mapping[st
     if not trainings and not problems:
         message = "the script has no command that trains with verl"
         hint = "expected one such as python3 -m verl.trainer.main_ppo data.train_batch_size=256"
-        collector.fail(source.place(0), Code.shell_syntax, message, hint)
+        collector.fail(source.place(0), "shell_syntax", message, hint)
     if len(trainings) > 1:
         _report_others(collector, trainings, followed, source)
     for first in (trainings or programs)[:1]:
@@ -173,7 +172,7 @@ def _report_others(
         reason = _reason(doubt, source)
         message, remedy = f"{message}: {doubt.text}", reason.remedy("the command")
         collector.incomplete.append(f"the command in line {line}: {doubt.text}")
-    collector.warn(source.place(other), Code.shell_syntax, message, remedy)
+    collector.warn(source.place(other), "shell_syntax", message, remedy)
 
 
 def _report_sourced(collector: Collector, followed: Followed, source: Source) -> None:
@@ -181,7 +180,7 @@ def _report_sourced(collector: Collector, followed: Followed, source: Source) ->
     for at, name in followed.sourced.items():
         if not _PREPARES.search(name):
             message = f"{name!r} was not read, but may set any variable of this script"
-            collector.warn(source.place(at), Code.unresolved, message, "copy its lines into the script")
+            collector.warn(source.place(at), "unresolved", message, "copy its lines into the script")
             collector.incomplete.append(f"{name}: it was not read, but may set any variable")
 
 
@@ -198,7 +197,7 @@ def _read_words(collector: Collector, source: Source, environment: Mapping[str, 
         arguments = expansion.words(words)
     except TooMuchError as error:
         message = f"the text was not read: {error}"
-        collector.fail(source.place(0), Code.shell_syntax, message, "write values out")
+        collector.fail(source.place(0), "shell_syntax", message, "write values out")
         return
     collector.problems += problems
     collector.asked = frozenset(expansion.environment.asked)
@@ -217,7 +216,7 @@ def _read_arguments(collector: Collector, arguments: Iterable[Argument], source:
             if why := cause_of(name):
                 message = f"the name of the configuration is unknown: {why.text}"
                 remedy = _reason(why, source).remedy("it")
-                collector.warn(place, Code.unresolved, message, remedy)
+                collector.warn(place, "unresolved", message, remedy)
                 collector.incomplete.append(message)
             value = value if equals else written(name)
             collector.config_name = None if why else re.sub(r"\.ya?ml\Z", "", value)
@@ -268,4 +267,4 @@ def _report_lost(
     for argument in islice(lost, 1):
         message = "the settings from here on are not passed to verl, because the command ends above"
         hint = "end each line with a backslash, without a comment or blank after it"
-        collector.warn(source.place(argument.at), Code.shell_syntax, message, hint)
+        collector.warn(source.place(argument.at), "shell_syntax", message, hint)

@@ -101,7 +101,7 @@ def open_problems(reasons: Mapping[str, Reason], places: Mapping[str, Location])
         else:
             message, what = f"{len(keys)} settings are unknown because {text}: {some_of(keys)}", "the values"
         remedy = Reason(text, names).remedy(what)
-        yield warning(place or places[keys[0]], Code.unresolved, message, remedy)
+        yield warning(place or places[keys[0]], "unresolved", message, remedy)
 
 
 def some_of(names: Sequence[str]) -> str:
@@ -150,7 +150,7 @@ class Collector:
     def leave_more(self, shown: str, reason: Reason, place: Location) -> None:
         """Add a part of the text that may set more than is read."""
         message = f"the settings in {shown!r} are unknown: {reason.text}"
-        self.warn(reason.place or place, Code.unresolved, message, reason.remedy("the settings"))
+        self.warn(reason.place or place, "unresolved", message, reason.remedy("the settings"))
         self.incomplete.append(f"{shown}: {reason.text}")
 
     def fail(self, place: Location, code: Code, message: str, remedy: str) -> None:
@@ -199,7 +199,7 @@ class Collector:
             message = f"{len(self._twice)} settings are set twice; the later values are used: "
             message += some_of([*self._twice])
         if first:
-            yield warning(self._places[first], Code.duplicate_key, message, "keep one of the two")
+            yield warning(self._places[first], "duplicate_key", message, "keep one of the two")
 
     def _follow(self, key: str, text: str) -> None:
         """Replace a reference to another key with its value."""
@@ -243,7 +243,7 @@ def read_yaml_settings(text: str, shown: str) -> SettingsText:
             collector.add(key, value, place)
     elif document.data is not None:
         hint = "write keys and values, as in data.train_batch_size: 64"
-        collector.fail(Location(shown, 1, 1), Code.wrong_type, "expected keys and values", hint)
+        collector.fail(Location(shown, 1, 1), "wrong_type", "expected keys and values", hint)
     return collector.result()
 
 
@@ -313,7 +313,7 @@ def refusal(script: SettingsText) -> Diagnostic | None:
     if kind not in _OTHERS:
         return None
     message, remedy = _OTHERS[kind]
-    return Diagnostic(program.place, Code.not_training, message.format(name=name), remedy)
+    return Diagnostic(program.place, "not_training", message.format(name=name), remedy)
 
 
 def _is_fine_tuning(script: SettingsText) -> bool:

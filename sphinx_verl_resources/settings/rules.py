@@ -34,7 +34,7 @@ def script_differs(check: Check[Any]) -> Iterator[Finding]:
     for run, document in check.runs:
         script = run.script
         commit = repository.commit(script.ref) if script and script.path.endswith(".sh") else None
-        if not script or not commit or not repository.has(commit, script.path):
+        if not script or not commit or script.path not in repository.paths(commit):
             continue
         text = repository.text(commit, script.path)
         if text is None:

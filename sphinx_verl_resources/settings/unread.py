@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..diagnostics import Code, Diagnostic, Location, warning
+from ..diagnostics import Diagnostic, Location, warning
 from .result import some_of
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ def _unread_problem(mentions: list[_Mention]) -> Diagnostic:
         )
         message += listed
     remedy = "if the run used such a setting, add it to the run file, or pass it to that command"
-    return warning(mentions[0].place, Code.unread, message, remedy)
+    return warning(mentions[0].place, "unread", message, remedy)

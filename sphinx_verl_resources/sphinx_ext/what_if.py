@@ -1,141 +1,181 @@
-"""The what-if form in HTML, and its fallback in other formats."""
+"""A form that answers whether a model fits."""
 
 from __future__ import annotations
 
-from collections import Counter
-from html import escape
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from docutils import nodes
+from sphinx.util.parallel import ParallelTasks, parallel_available
 
-from ..i18n import _
-from ..views.fewest import TABLE_CLASS
-from ..views.file_names import FORM_SCRIPT
-from ..views.what_if import FEWEST_CLASS, LINE_CLASS, verl_if_actions, verl_if_line, verl_what_if
-from .assets import is_for_browsers, may_need_files
-from .domain import VerlDomain
-from .page_data import as_script
+from ..analysis_records import LIMITS
+from ..diagnostics import Diagnostic, NoAnswerError
+from ..directive import Option, numbers
+from ..domain import GPU, MODEL
+from ..i18n import N_, _
+from ..records import MOST_GPUS
+from ..references import page_link, row_link
+from ..selection import names, phrases
+from .settings_directive import SettingsDirective
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
-    from sphinx.application import Sphinx
-    from sphinx.writers.html5 import HTML5Translator
+    from docutils import nodes
 
-#: After the scripts of the theme.
-_AFTER_THE_THEME = 600
+    from ..answer.grid import Axes, GridCells
+    from .settings_directive import Settings
 
-
-def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Remove the parts of forms that a builder or a page does not use."""
-    if not VerlDomain.of(app.env).may_need_files(docname):
-        return
-    has_table = any(TABLE_CLASS in table["classes"] for table in doctree.findall(nodes.table))
-    for form in list(doctree.findall(verl_what_if)):
-        links = form.children[-1]
-        form["rows"] = _rows(form["runs"], links)
-        form.remove(links)
-        if not has_table:
-            _remove(node for node in form.findall(nodes.inline) if FEWEST_CLASS in node["classes"])
-        if is_for_browsers(app.builder):
-            continue
-        _remove(form.findall(verl_if_actions))
-        _remove(line for line in form.findall(verl_if_line) if not line["is_used"])
-        for line in list(form.findall(verl_if_line)):
-            line.parent.replace(line, nodes.paragraph("", "", *line.children, classes=line["classes"]))
-        form.parent.replace(form, nodes.container("", *form.children, classes=form["classes"]))
+#: The choices in the form of ``verl-what-if``: GPUs of recorded runs and other common GPUs, numbers of GPUs,
+#: and response lengths in tokens.
+FORM_GPUS = (
+    "RTX-4090", "RTX-5090", "A100-40GB", "L20", "L40S", "Ascend-A2", "Ascend-A3", "A100-80GB", "H100", "H800",
+    "H20", "H200", "B200", "MI300X",
+)  # fmt: skip
+FORM_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+FORM_RESPONSES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+#: The link to the page about the estimator.
+_MORE = N_("How figures are computed.")
+#: The label of the page on what to do when memory runs out.
+_OUT_OF_MEMORY = "out-of-memory"
+#: Maximum number of answers in a form; about a thousand take a second.
+MOST_CELLS = 100_000
 
 
-def _remove(found: Any) -> None:
-    for node in list(found):
-        node.parent.remove(node)
+def _names(text: str) -> tuple[str, ...]:
+    return names(phrases(text), "name at least one, or leave the option out")
 
 
-def _rows(runs: list[str], links: nodes.Node) -> dict[str, Any]:
-    """Return the most common start of row addresses, before the run id, and the addresses without it.
-
-    Args:
-        runs: the run ids.
-        links: a resolved link for each run.
-    """
-    addresses = {}
-    for run, link in zip(runs, links.children, strict=True):
-        found = next(link.findall(nodes.reference), None)
-        own = found is not None and (found.get("refuri") or f"#{found['refid']}")
-        addresses[run] = own or ""
-    starts = Counter(address.removesuffix(run) for run, address in addresses.items() if address.endswith(run))
-    start = starts.most_common(1)[0][0] if starts else ""
-    others = {run: address for run, address in addresses.items() if address != start + run}
-    return {"start": start, "others": others}
-
-
-def load_script(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
-) -> None:
-    """Load the script on a page that has a form."""
-    if doctree is None or not may_need_files(app, pagename):
-        return
-    if next(doctree.findall(verl_what_if), None) is not None:
-        app.add_js_file(FORM_SCRIPT, priority=_AFTER_THE_THEME, loading_method="defer")
-
-
-def _visit_form(self: HTML5Translator, node: verl_what_if) -> None:
-    title = escape(_("Will it fit?"))
-    self.body.append(self.starttag(node, "form", autocomplete="off"))
-    self.body.append(f'<fieldset><legend class="verl-unseen">{title}</legend>\n')
-    self.body += map(_field, node["fields"])
-    self.body.append("</fieldset>\n")
-
-
-def _field(field: Mapping[str, Any]) -> str:
-    options = [
-        f'<option value="{escape(value)}">{escape(label)}</option>'
-        for value, label in zip(field["values"], field["labels"], strict=True)
-    ]
-    options[field["first"]] = options[field["first"]].replace("<option", "<option selected", 1)
-    select = f'<select name="{field["name"]}">{"".join(options)}</select>'
-    return f'<label class="verl-if-field">{escape(field["label"])} {select}</label>\n'
+WHAT_IF_OPTIONS = (
+    Option(
+        "models",
+        "Models to choose from.",
+        "Hugging Face names, separated by commas",
+        "the models of verl's scripts and recorded runs, without duplicates of the same shape",
+        _names,
+        (),
+    ),
+    Option(
+        "gpus",
+        "GPUs to choose from, by any of their names; the form shows the names as written.",
+        "names of GPUs, separated by commas",
+        f"``{', '.join(FORM_GPUS)}``",
+        _names,
+        FORM_GPUS,
+    ),
+    Option(
+        "counts",
+        "Numbers of GPUs to choose from.",
+        "numbers, separated by spaces or commas",
+        f"``{' '.join(map(str, FORM_COUNTS))}``",
+        numbers(MOST_GPUS),
+        FORM_COUNTS,
+    ),
+    Option(
+        "responses",
+        "Maximum response lengths to choose from, in tokens.",
+        "numbers, separated by spaces or commas",
+        f"``{' '.join(map(str, FORM_RESPONSES))}``",
+        numbers(LIMITS["sequence-length"]),
+        FORM_RESPONSES,
+    ),
+)
 
 
-def _depart_form(self: HTML5Translator, node: verl_what_if) -> None:
-    data = as_script({**node["data"], "rows": node["rows"]})
-    self.body.append(f'<script type="application/json">{data}</script>\n</form>\n')
+class VerlWhatIf(SettingsDirective):
+    """A form for model, GPUs and response length, with an answer."""
 
+    directive = "verl-what-if"
+    takes = WHAT_IF_OPTIONS
+    instead_of_argument = "list the models in :models:"
 
-def _visit_line(self: HTML5Translator, node: verl_if_line) -> None:
-    attributes: dict[str, Any] = {} if node["is_used"] else {"hidden": "hidden"}
-    if LINE_CLASS + "verdict" in node["classes"]:
-        attributes["role"] = "status"
-    self.body.append(self.starttag(node, "p", "", **attributes))
+    def show(self) -> list[nodes.Node]:
+        """Return the form with its first answer, and remember the files with all answers."""
+        from ..views.what_if import form
+        from ..views.what_if_answers import answers_file, answers_of, fields_of, first_answer, shared_data
 
+        models, axes = self._choices()
+        settings = self.settings()
+        self._check_settings(settings)
+        if self.problems:
+            return []
+        grids = self._grids(models, axes, settings)
+        if all(cells.errors for cells in grids.values()):
+            self.note_all(grids[models[0]].errors)
+            return []
+        told = (set(cells.warnings) for cells in grids.values() if not cells.errors)
+        self.note_all(set.intersection(*told))
+        runs = self._runs(dict.fromkeys(run for cells in grids.values() for run, *_how in cells.runs))
+        answers = [answers_of(cells, runs) for cells in grids.values()]
+        files = []
+        for of_model in answers:
+            name, path, text = answers_file(of_model)
+            files.append(name)
+            self.domain.note_file(path, text)
+        fields, shared = fields_of(models, axes), shared_data(files, grids[models[0]])
+        more = page_link(self.env, self.domain.settings.estimator_page, _(_MORE))
+        return [
+            form(
+                fields,
+                shared,
+                first_answer(fields, shared, answers[fields[0]["first"]]),
+                {run: title for run, (title, _script) in runs.items()},
+                partial(row_link, self.env),
+                more,
+                page_link(self.env, _OUT_OF_MEMORY, _("Out of memory?")),
+            )
+        ]
 
-def _depart_line(self: HTML5Translator, node: verl_if_line) -> None:
-    self.body.append("</p>\n")
+    def _grids(self, models: Iterable[str], axes: Axes, settings: Settings) -> dict[str, GridCells]:
+        """Compute the cells of each model, in several processes if Sphinx uses more than one."""
+        from ..answer.grid import compute_grid
 
+        def compute(model: str) -> GridCells:
+            return compute_grid(model, axes, dict(settings), self.data)
 
-def _unless(text: str) -> str:
-    """Return the attribute that hides an element without content."""
-    return "" if text else " hidden"
+        if self.domain.jobs < 2 or not parallel_available:
+            return {model: compute(model) for model in models}
+        found: dict[str, GridCells] = {}
+        tasks = ParallelTasks(self.domain.jobs)
+        for model in models:
+            tasks.add_task(compute, model, found.__setitem__)
+        tasks.join()
+        return {model: found[model] for model in models}
 
+    def _runs(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Return the titles of runs, each with the address of its script; empty if there is none."""
+        from ..run_cells import title_and_batch
 
-def _visit_actions(self: HTML5Translator, node: verl_if_actions) -> None:
-    copy, script = escape(_("Copy the command")), escape(_("Script that ran"))
-    address, run = map(escape, node["script"])
-    self.body.append(self.starttag(node, "div"))
-    self.body.append(f'<button type="button"{_unless(node["command"])}>{copy}</button>\n')
-    self.body.append(
-        f'<a class="verl-if-script" href="{address}" title="{run}"{_unless(address)}>{script}</a>\n'
-    )
+        links = self.domain.settings.links
+        runs = {run: self.data.runs[run] for run in ids}
+        return {
+            id_: (title_and_batch(run), links.file(run.script.ref, run.script.path) if run.script else "")
+            for id_, run in runs.items()
+        }
 
+    def _choices(self) -> tuple[tuple[str, ...], Axes]:
+        """Return the models and the other choices, and record their problems."""
+        from ..answer.grid import Axes
+        from ..answer.sizes import used_models
 
-def _depart_actions(self: HTML5Translator, node: verl_if_actions) -> None:
-    title = escape(_("Command"))
-    self.body.append(f'<details class="verl-if-command"{_unless(node["command"])}><summary>{title}</summary>')
-    self.body.append(f"<pre>{escape(node['command'])}</pre></details></div>\n")
+        models, gpus, counts, responses = map(
+            self.values.__getitem__, ("models", "gpus", "counts", "responses")
+        )
+        self.check_recorded(MODEL, models, "models")
+        self.check_recorded(GPU, gpus, "gpus")
+        models, axes = models or used_models(self.data), Axes(counts, gpus, responses)
+        size = len(models) * axes.size
+        if size > MOST_CELLS:
+            message = f"the form has {size:,} combinations; the maximum is {MOST_CELLS:,}"
+            with self.noted():
+                remedy = "list fewer in :models:, :gpus:, :counts: or :responses:"
+                raise NoAnswerError.because(message, remedy)
+        return models, axes
 
+    def _check_settings(self, settings: Settings) -> None:
+        """Record a problem for settings that the form itself sets."""
+        from ..answer.grid import CHOSEN
 
-def add_form_nodes(app: Sphinx) -> None:
-    """Register the nodes of the form with their visitors; other builders use those of their base classes."""
-    app.add_node(verl_what_if, html=(_visit_form, _depart_form))
-    app.add_node(verl_if_line, html=(_visit_line, _depart_line))
-    app.add_node(verl_if_actions, html=(_visit_actions, _depart_actions))
+        for key, _value in settings:
+            if key in CHOSEN:
+                message = f"{key} is set by the form"
+                self.note(Diagnostic(self.place_of(key), "directive", message, "leave it out"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import N_, _
+from ..nodes import PATH_CLASS, Cell, column_table, numbered_notes, recorded
+from ..nodes import marks as marks_of
 from ..units import gib_number, percent, short_number
-from .blocks import numbered_notes, recorded
-from .table import PATH_CLASS, Cell, column_table
 from .verdicts import short
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
     """
 
     def judged(item: Score) -> Cell:
-        return Cell([(_inside(item), None)], marks=[marks[note]] if (note := reason(item)) else ())
+        return Cell([(_inside(item), None)], marks_of(marks[note]) if (note := reason(item)) else [])
 
     return column_table(scores, [
         (_("Case and source"), lambda item: _case(item.case)),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..i18n import N_, _, plural
+from ..nodes import between_commas, in_a_row, titled_item
 from ..records import WORDS
-from .blocks import between_commas, in_a_row, titled_item
-from .runs import WORD_TEXTS, run_title
+from ..run_cells import WORD_TEXTS, run_title
 from .verdicts import as_title
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from ..answer.command import command_of, command_settings
 from ..answer.layouts import largest_token_budget, longest_response
 from ..estimator.recorded import credible
 from ..estimator.request import MODEL
-from ..settings.writing import nested_yaml
+from ..nodes import in_a_row
+from ..settings_text import nested_yaml
 from ..units import crossed, gib_number, short_number
 from .answer import trust_text
-from .blocks import in_a_row
 from .changes import MOST, change_text
 from .plain_text import estimate_details, plain_table, wrapped
 from .verdicts import label, of_mean, reason, start_texts, title

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import N_, _
+from ..nodes import fill, in_a_row
 from ..units import gib
-from .blocks import fill, in_a_row
 from .verdicts import label
 
 if TYPE_CHECKING:

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..breakdown import Category
-from ..i18n import N_, _
-from ..units import GIB, gib, gib_number
-from .drawing import (
+from ..charts import (
     BAR,
     FONT,
     GAP,
-    HATCH,
     LINE,
+    NAME,
     PAINTS,
     WIDTH,
     Drawing,
-    axis,
+    Key,
+    Paint,
     bar,
-    flowing,
-    hatched,
+    bar_key,
+    clip,
+    draw_legend,
     headings,
-    letters,
     path,
     short,
+    text,
     thick,
-    ticks,
-    upright,
     width_of,
-    wrap,
 )
+from ..i18n import N_, _
+from ..units import GIB, gib, gib_number, short_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
@@ -51,9 +52,6 @@ _COUNTERS = {
 _LETTER = 12
 #: The space below a bar, and the base of its letters.
 _SPACE, _BASE = 9, 13
-#: The paint of a sum, and of a saving.
-SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
-TAKEN = f'{thick("currentColor")} stroke-opacity="0.6" stroke-dasharray="2 3"'
 
 
 class Piece(NamedTuple):
@@ -108,13 +106,6 @@ class Row(NamedTuple):
     def top(self) -> int:
         """The upper edge of its bar."""
         return self.y + LINE * len(self.label) + 1
-
-
-class Key(NamedTuple):
-    """An entry of a legend: its words, and a function that draws its sign, given the upper left corner."""
-
-    words: str
-    sign: Callable[[float, float], str]
 
 
 @dataclass(frozen=True)
@@ -181,18 +172,6 @@ class Bars:
         crossed = [row.top for row in self.rows if row.line.pieces]
         marks = upright(self.capacity * self.scale, crossed) if self.capacity else ""
         return [shape for shape in (*painted, hatched(over), headings(words), marks) if shape]
-
-
-def draw_legend(y: float, keys: Sequence[Key]) -> tuple[list[tuple[float, float]], str, float]:
-    """Draw signs and words; return the places of the signs, the drawing, and the lower edge."""
-    places, words, height = flowing(y, [key.words for key in keys])
-    signs = "".join(key.sign(*place) for key, place in zip(keys, places, strict=True))
-    return places, signs + words, height
-
-
-def bar_key(words: str, paint: str) -> Key:
-    """Return the legend entry of a paint."""
-    return Key(words, lambda x, y: path(bar(x, x + BAR, y), paint))
 
 
 def phase_chart(estimate: Estimate, title: str, measured: Measured | None) -> Drawing:
@@ -287,3 +266,94 @@ def _description(estimate: Estimate, measured: Measured | None) -> str:
     if measured and measured.gib:
         found.append(sized.format(part=_(_COUNTERS[measured.counter]), size=gib(measured.gib * GIB)))
     return _("; ").join(found)
+
+
+# -- shapes
+
+
+def hatched(d: Sequence[str]) -> str:
+    """Hatch bars that are over a capacity; nothing if there are none."""
+    if not d:
+        return ""
+    return (
+        f'<pattern id="{NAME}--over" width="6" height="6" patternUnits="userSpaceOnUse" '
+        'patternTransform="rotate(45)"><path d="M0 0v6" stroke="currentColor" stroke-width="2"/>'
+        f"</pattern>{path(d, HATCH)}"
+    )
+
+
+#: The attributes of hatched bars; ``hatched`` draws their pattern.
+HATCH = thick(f"url(#{NAME}--over)")
+
+
+def letters(paints: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> str:
+    """Write the letter of each paint at its places, each the middle of a piece of a bar."""
+    svg = ""
+    for paint, places in paints:
+        if places:
+            xs, ys = (" ".join(map(short, numbers)) for numbers in zip(*places, strict=True))
+            svg += f'<text x="{xs}" y="{ys}" fill="{paint.ink}">{paint.letter * len(places)}</text>'
+    return f'<g text-anchor="middle">{svg}</g>' if svg else ""
+
+
+def ticks(most: float) -> list[float]:
+    """Return at most six round numbers, from 0 to at least ``most``.
+
+    >>> ticks(79.2), ticks(0.31)
+    ([0.0, 20.0, 40.0, 60.0, 80.0], [0.0, 0.1, 0.2, 0.3, 0.4])
+    """
+    size = 10.0 ** math.floor(math.log10(most)) if most > 0 else 1.0
+    steps = (size * factor for factor in (0.1, 0.2, 0.25, 0.5, 1, 2, 5))
+    step = next(step for step in steps if step * 5 >= most * (1 - 1e-9))
+    return [round(step * index, 10) for index in range(max(1, math.ceil(most / step - 1e-9)) + 1)]
+
+
+def axis(y: float, marks: Sequence[float], unit: str) -> str:
+    """Draw a line from edge to edge, with the numbers of ``marks`` below it; the first has the unit."""
+    scale = WIDTH / marks[-1]
+    lines = "".join(f"M{short(mark * scale)} {short(y)}v5" for mark in marks[1:-1])
+    svg = path(f"M0 {short(y + 5)}v-5h{WIDTH}v5{lines}", 'fill="none" stroke="currentColor"')
+    for mark in marks:
+        anchor = "start" if mark == 0 else "end" if mark == marks[-1] else "middle"
+        number = short_number(mark)
+        svg += text(mark * scale, y + LINE, number if mark else f"{number} {unit}", anchor=anchor)
+    return svg
+
+
+#: The attributes of a line across bars.
+UPRIGHT = 'stroke="currentColor" stroke-width="3"'
+
+
+def upright(x: float, tops: Iterable[float]) -> str:
+    """Draw a line across the bars that begin at ``tops``, but not across the words between them."""
+    inside = short(min(max(x, 1.5), WIDTH - 1.5))
+    return path([f"M{inside} {short(top - 1)}v{BAR + 3}" for top in tops], UPRIGHT)
+
+
+def wrap(content: str, beside: float) -> list[str]:
+    """Break a text into lines: at spaces, words at dots, and their parts at underscores.
+
+    Args:
+        content: the text; a part that is too long for a line and cannot break ends with an ellipsis.
+        beside: the units of the first line that are already used.
+
+    >>> wrap("model.enable_gradient_checkpointing=True", 90)
+    ['model.', 'enable_gradient_checkpointing=True']
+    """
+    lines = [""]
+
+    def place(piece: str, breaks: str) -> None:
+        room = WIDTH - (beside if len(lines) == 1 else 0.0)
+        if width_of((lines[-1] + piece).rstrip()) <= room:
+            lines[-1] += piece
+        elif breaks and (not lines[-1] or width_of(piece) > WIDTH):
+            for part in re.split(f"(?<={re.escape(breaks[0])})", piece):
+                place(part, breaks[1:])
+        elif lines[-1]:
+            lines.append("")
+            place(piece, breaks)
+        else:
+            lines[-1] = clip(piece, room)
+
+    place(content, " ._")
+    return [line.rstrip() for line in lines]

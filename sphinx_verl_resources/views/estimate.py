@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..analysis_tables import component_formula, formula_item, formula_items, sum_formula
 from ..breakdown import Category
+from ..diagnostics import NoAnswerError
 from ..estimator.engine import vllm_pool_in_torch_peak
-from ..estimator.recorded import credible, figures
+from ..estimator.recorded import credible, estimate_run, figures
 from ..i18n import N_, _
-from ..units import GIB, gib, gib_number
-from .answer import trust_text
-from .blocks import (
+from ..nodes import (
     NOTES_CLASS,
-    component_formula,
+    Cell,
+    bold,
     fill,
-    formula_item,
-    formula_items,
     in_a_row,
     legend,
     notes_title,
     recorded,
-    sum_formula,
+    table_group,
     titled_item,
 )
+from ..run_cells import measured_text
+from ..units import GIB, gib, gib_number
+from .answer import trust_text
 from .changes import changes_item
-from .table import Cell, bold, table_group
 from .verdicts import mark, of_mean, reason, span, start_texts, stop, title
 
 if TYPE_CHECKING:
@@ -34,18 +35,12 @@ if TYPE_CHECKING:
 
     from ..answer.answer import Answer
     from ..breakdown import Breakdown
+    from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
-    from ..records import Measured
+    from ..records import Measured, Run
 
 ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"
-#: For each counter of a recorded run, the measured figure and the computed one to compare it with.
-_COUNTERS = {
-    "torch-max-allocated": N_("{size}: PyTorch's peak of allocated memory; compare it with verl's metric."),
-    "torch-max-reserved": N_("{size}: PyTorch's peak of reserved memory."),
-    "device": N_("{size}: memory in use on the GPU; compare it with the peak."),
-    "not-stated": N_("{size}: the source does not state how it was counted."),
-}
 _EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
 _METRIC = N_(
     "{key}: {size} ({range}). PyTorch counts this in the training process; it does not decide whether a run "
@@ -70,6 +65,14 @@ def run_texts(estimate: Estimate) -> dict[str, str]:
     if not estimate.settings.lengths.known and told.low < 0.9 * told.peak:
         peak = _("{low} to {high}").format(low=gib_number(told.low), high=peak)
     return {"estimate.peak": peak, "estimate.phase": _(told.shown.peak_phase.label) if told.shown else ""}
+
+
+def run_texts_of(run: Run, data: EstimatorContext) -> dict[str, str]:
+    """Return the computed columns of a recorded run; empty if its settings allow no estimate."""
+    try:
+        return run_texts(estimate_run(run, data.registries))
+    except NoAnswerError:
+        return {}
 
 
 def answer(
@@ -100,12 +103,6 @@ def answer(
     if measured is not None and measured.gib:
         items += titled_item(_("Measured"), [nodes.Text(measured_text(measured))])
     return [first, items] if items.children else [first]
-
-
-def measured_text(measured: Measured) -> str:
-    """Return the measured peak of a run, with its counter."""
-    assert measured.gib
-    return _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
 
 
 def _figures(estimate: Estimate) -> list[nodes.list_item]:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
 from ..i18n import N_, _
-from ..settings.writing import flat_yaml
+from ..nodes import LEGEND_CLASS, Cell, code_block, details, legend, listed, table_group, titled_item
+from ..settings_text import flat_yaml
 from ..units import crossed, short_number
-from .blocks import LEGEND_CLASS, code_block, details, legend, listed, titled_item, verl_tabs
-from .table import Cell, table_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..answer.sizes import FewestCell, FewestTable
-    from .blocks import verl_details
+    from ..nodes import verl_details
 
 TABLE_CLASS = "verl-fewest"
-PANELS_CLASS, PANEL_CLASS = "verl-panels", "verl-panel"
+PANELS_CLASS, PANEL_CLASS, TABS_CLASS = "verl-panels", "verl-panel", "verl-tabs"
 #: Class of the panel that is shown while no tab is chosen.
 FIRST_CLASS = "verl-panel-first"
 #: Mark of an estimate that is below every recorded run of its model.
@@ -60,7 +60,10 @@ def fewest_rows(
         [_size_cell(size, models), *(make(cell) for cell in cells for make in (_ran(link), _estimated))]
         for size, *cells in table.rows
     ]
-    return table_group(headings, body)
+    group = table_group(headings, body)
+    first = next(group.findall(nodes.colspec))
+    first["stub"] = 1  # its cells are headings too
+    return group
 
 
 def _size_cell(size: str, models: Mapping[str, str]) -> Cell:
@@ -81,7 +84,7 @@ def _ran(link: Callable[[str, str], nodes.Element]) -> Callable[[FewestCell], Ce
         text, about = crossed(cell.on), [cell.task, _("reported") if cell.word == "reported" else ""]
         if any(about):
             text = _("{gpus} ({about})").format(gpus=text, about=listed([*filter(None, about)]))
-        return Cell([], links=[link(cell.run, text)])
+        return Cell([], [link(cell.run, text)])
 
     return make
 
@@ -103,12 +106,13 @@ def panel(table: nodes.table, *, is_first: bool) -> nodes.container:
 
 def behind_tabs(tables: Sequence[FewestTable], panels: Sequence[nodes.container]) -> nodes.container:
     """Return panels, which have ids, behind tabs; without tabs they follow one another."""
-    links = [
-        nodes.reference("", _tab(table, tables), refid=panel["ids"][0], internal=True)
+    links = "".join(
+        f'<a class="reference internal" href="#{panel["ids"][0]}">{escape(_tab(table, tables))}</a>'
         for table, panel in zip(tables, panels, strict=True)
-    ]
-    tabs = verl_tabs("", "", *links, format="html", label=_("Memory of a GPU"))
-    return nodes.container("", tabs, *panels, classes=[PANELS_CLASS])
+    )
+    label = escape(_("Memory of a GPU"))
+    tabs = f'<div class="{TABS_CLASS}" role="group" aria-label="{label}">{links}</div>\n'
+    return nodes.container("", nodes.raw("", tabs, format="html"), *panels, classes=[PANELS_CLASS])
 
 
 def _tab(table: FewestTable, tables: Sequence[FewestTable]) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import N_, _
+from ..nodes import in_a_row
 from ..units import gib, gib_number, short_number, two_digits
-from .blocks import in_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..i18n import N_, _
+from ..nodes import between_commas, details, fill, titled, verl_details
+from ..run_cells import WORD_TEXTS
 from .answer import SMALLEST
-from .blocks import between_commas, fill, titled, verl_details, verl_summary
-from .file_names import FORM_CLASS
-from .runs import WORD_TEXTS
 from .verdicts import as_title, mark, stop
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     Link = Callable[[str, str], nodes.Node]
 
+FORM_CLASS = "verl-what-if"
 #: Prefix of the class of an answer's line, before the name of the line.
 LINE_CLASS = "verl-if-"
 #: Class of the part of a line that the script replaces.
@@ -135,13 +135,11 @@ def _links(shown: Shown, name: str, link: Link) -> list[nodes.Node]:
 
 def _why(shown: Shown, more: nodes.Node) -> verl_details:
     """Return the folded block with the basis of the answer."""
-    block = verl_details(classes=[LINE_CLASS + "why"])
-    block += verl_summary("", _("Why"))
-    block += [
+    content = [
         _titled("phase", _("Peak phase"), nodes.Text(shown.lines["phase"])),
         nodes.paragraph("", "", nodes.Text(shown.rests_on), nodes.Text(" "), more),
     ]
-    return block
+    return details([nodes.Text(_("Why"))], content, LINE_CLASS + "why")
 
 
 def _text(text: str, *content: nodes.Node) -> nodes.inline:

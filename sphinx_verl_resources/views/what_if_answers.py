@@ -19,7 +19,6 @@ from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _
 from ..units import two_digits
 from .answer import NO_RUN, SMALLEST, measured_text
-from .file_names import answers_path
 from .verdicts import FITS_UP_TO, title
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def answers_file(answers: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return name, path and text of the file with a model's answers; the name is a hash of the content."""
     text = json.dumps(answers, ensure_ascii=True, separators=(",", ":"))
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return name, answers_path(name), f'{_REGISTRY}["{name}"]={text};\n'
+    return name, f"_static/verl-what-if-{name}.js", f'{_REGISTRY}["{name}"]={text};\n'
 
 
 # -- an answer in words

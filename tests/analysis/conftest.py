@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
 
 @pytest.fixture(scope="session")
 def analysis():
-    return read_data([]).analysis
+    return EstimatorContext().analysis

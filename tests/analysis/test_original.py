@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.values import value_text
+from sphinx_verl_resources.analysis import analyse, value_text
 
 STEPS = ("FSDP", "gradient checkpointing", "activation offloading", "dynamic batching")
 #: By the formulas: the total, and the total after each step.

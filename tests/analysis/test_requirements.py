@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.analysis.requirements import judge, power_of_two, smallest_count
+from sphinx_verl_resources.analysis import analyse, judge, power_of_two, smallest_count
 from sphinx_verl_resources.units import GB
 
 #: Level, GPU, claimed number, number by chain and pool, judgement, derivations with the same number.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.analysis.values import value_text
+from sphinx_verl_resources.analysis import value_text
 from sphinx_verl_resources.diagnostics import NoAnswerError
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
 
 @pytest.fixture(scope="session")
 def ask():
     """Answer a question; further arguments are those of ``Question``."""
-    data = read_data([])
+    data = EstimatorContext()
 
     def asked(model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):
         return answer(Question(model, gpus, gpu, **others), data)

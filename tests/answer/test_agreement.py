@@ -21,18 +21,18 @@ from sphinx_verl_resources.answer.export import change_result
 from sphinx_verl_resources.answer.grid import Axes, compute_grid
 from sphinx_verl_resources.answer.question import USUAL_RANK, Question
 from sphinx_verl_resources.answer.sizes import fewest_tables, size_models
-from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.cli.main import main
+from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.export import gib_value
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.records import WORDS
+from sphinx_verl_resources.run_cells import run_title
 from sphinx_verl_resources.settings.read import read_script
-from sphinx_verl_resources.views.runs import run_title
 from sphinx_verl_resources.views.verdicts import title
 from sphinx_verl_resources.views.what_if_answers import answers_of, fields_of, first_answer, shared_data
 
-DATA = read_data([])
+DATA = EstimatorContext()
 MODELS = sorted({run.model for run in DATA.runs.values()} | {"meta-llama/Llama-3.1-8B-Instruct"})
 GPUS = sorted(gpu.name for gpu in DATA.gpus)
 

@@ -13,7 +13,7 @@ from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.changes import changes_for, with_change
 from sphinx_verl_resources.answer.layouts import COUNTS, Layout
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import Estimate, attempt, estimate
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
@@ -21,7 +21,7 @@ from sphinx_verl_resources.estimator.suggestions import ROUNDS
 from sphinx_verl_resources.estimator.tasks import SAVING, TASKS, fitted
 from sphinx_verl_resources.estimator.versions import CURRENT
 
-DATA = read_data([])
+DATA = EstimatorContext()
 REGISTRIES = DATA.registries
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BF16 = f"{A}.fsdp_config.model_dtype"

@@ -9,7 +9,7 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.command import command_of, launcher
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.settings.read import read_script
@@ -20,7 +20,7 @@ CPU = "actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_cpu_off
 
 @pytest.fixture(scope="module")
 def data():
-    return read_data([])
+    return EstimatorContext()
 
 
 @pytest.fixture

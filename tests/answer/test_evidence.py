@@ -7,11 +7,11 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer, answer_run, answer_settings
 from sphinx_verl_resources.answer.evidence import needs_of, needs_of_runs, runs_for
 from sphinx_verl_resources.answer.question import Question, request_of
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
 
-DATA = read_data([])
+DATA = EstimatorContext()
 SEVEN = "Qwen/Qwen2.5-7B"
 H800 = "qwen2-7b-grpo-2xh800"
 

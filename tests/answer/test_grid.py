@@ -11,11 +11,12 @@ from sphinx_verl_resources.answer.command import SEPARATOR, command_of
 from sphinx_verl_resources.answer.grid import CHOSEN, Axes, compute_grid
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.answer.sizes import fewest_tables
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.commands import given_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.names import VERDICTS
 from sphinx_verl_resources.units import gib_number
 
-DATA = read_data([])
+DATA = EstimatorContext()
 SMALL, MODEL = "Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"
 AXES = Axes((1, 2, 8), ("RTX-4090", "H100", "H800", "B200"), (512, 16384))
 TP = {"actor_rollout_ref.rollout.tensor_model_parallel_size": 4}
@@ -85,7 +86,7 @@ def test_gpus_that_offer_the_same_memory_share_their_cells(cells):
 def test_where_no_run_bears_on_the_question_the_smallest_is_named(data):
     """As in the table of the fewest GPUs, which has shorter sequences and more GPUs."""
     data.run("short", model=MODEL, gpus={"count": 2, "type": "H100"})
-    records = read_data([data.path])
+    records = given_data([data.path])
     (table,) = fewest_tables(records, memories=(80,), task="GRPO", sizes=("7B",), config={})
     ((_size, full, _lora),) = table.rows
     assert (full.run, full.count, full.undercuts) == ("short", 1, True)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.layouts import best_of, longest_response
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
-DATA = read_data([])
+DATA = EstimatorContext()
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 OFFLOADED = {
     "fsdp": [

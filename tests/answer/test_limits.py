@@ -8,11 +8,11 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.engine import cache_tokens
 from sphinx_verl_resources.estimator.estimate import estimate
 
-DATA = read_data([])
+DATA = EstimatorContext()
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 FITTING = [
     Question("Qwen/Qwen2.5-7B", 8, "H100"),

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.registries import capacity_of
 
-DATA = read_data([])
+DATA = EstimatorContext()
 NVIDIA = sorted((capacity_of(gpu), gpu.name) for gpu in DATA.registries.gpus)
 COUNTS = [*range(1, 65), *range(72, 257, 8)]
 questions = st.builds(

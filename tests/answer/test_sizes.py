@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sphinx_verl_resources.answer.evidence import figures_of
 from sphinx_verl_resources.answer.sizes import used_models
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
-DATA = read_data([])
+DATA = EstimatorContext()
 RUNS = DATA.runs
 
 

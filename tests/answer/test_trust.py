@@ -6,7 +6,7 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.request import Request
 
 FSDP = {"actor_rollout_ref.actor.strategy": "fsdp", "algorithm.adv_estimator": "grpo"}
@@ -16,7 +16,7 @@ LORA = {"actor_rollout_ref.model.lora_rank": 32}
 
 @pytest.fixture(scope="module")
 def data():
-    return read_data([])
+    return EstimatorContext()
 
 
 @pytest.mark.parametrize(

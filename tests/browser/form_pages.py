@@ -5,11 +5,11 @@ from __future__ import annotations
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.links import Links
+from sphinx_verl_resources.run_cells import title_and_batch
 from sphinx_verl_resources.units import gib_number
 from sphinx_verl_resources.views.answer import NO_RUN, measured_text
-from sphinx_verl_resources.views.runs import title_and_batch
 from sphinx_verl_resources.views.verdicts import title
 
 FORM = """\
@@ -98,7 +98,7 @@ def shown(page, place="form.verl-what-if"):
     return page.locator(place).first.evaluate(LOOK)
 
 
-DATA = read_data([])
+DATA = EstimatorContext()
 
 
 def answered(chosen):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.commands import given_data
 from sphinx_verl_resources.estimator.recorded import estimate_run
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def estimated(data):
     """A function that returns the estimate of the run ``a``."""
 
     def of_run_a():
-        facts = read_data([str(data.path)]).registries
-        run = read_data([str(data.path)]).runs["a"]
+        facts = given_data([str(data.path)]).registries
+        run = given_data([str(data.path)]).runs["a"]
         return estimate_run(run, facts)
 
     return of_run_a

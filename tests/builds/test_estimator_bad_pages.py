@@ -101,7 +101,7 @@ def test_the_forms_of_the_directive_do_not_mix(project, problems):
         "ERROR: verl-memory: the argument '8B' selects the analysis of a model; remove it"
     )
     assert found[7].startswith("ERROR: verl-memory: :verl-version: unknown option")
-    assert found[10].startswith("ERROR: verl-memory: settings require :model: and :gpus:")
+    assert found[10].startswith("ERROR: verl-memory: the directive takes no text")
 
 
 #: Directives with their options, the line of the only message below the directive, and its start.

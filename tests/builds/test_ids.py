@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import pytest
@@ -38,28 +37,3 @@ def test_every_id_is_there_once(runs, before):
 def test_ids_keep_their_form_where_nothing_else_has_them(runs):
     ids = {element["id"] for element in runs.page(DETAILS).build().soup().select("[id]")}
     assert {"run-a", "run-a-details", "run-size-7b", "size-7b", "note-a-1", "note-a-2"} <= ids
-
-
-@pytest.mark.parametrize("suffix", ["rst", "md"])
-def test_a_title_does_not_take_the_id_of_a_row_or_a_size(runs, suffix):
-    """Links to the title follow, and the row of another run keeps its id."""
-    link = {"rst": "`Run a`_", "md": "[](#one-label)"}[suffix]
-    runs.conf["extensions"] = ["myst_parser"]
-    label = {"rst": ".. _one-label:\n\n", "md": "(one-label)=\n"}[suffix]
-    table = {"rst": f"{DETAILS}\n", "md": "```{verl-runs} 7B\n:details:\n```\n\n"}[suffix]
-    head = {"rst": "one\n===\n\n", "md": "# one\n\n"}[suffix]
-    size, run = (
-        f"{title}\n{'-' * len(title)}\n\nText.\n\n" if suffix == "rst" else f"## {title}\n\nText.\n\n"
-        for title in ("Size 7B", "Run a")
-    )
-    (runs.path / f"one.{suffix}").write_text(head + size + label + run + f"{link}\n\n{table}", "utf-8")
-    soup = runs.page(".. toctree::\n\n   one\n").build().soup("one.html")
-    for run in ("a", "a-2"):
-        assert f"verl-run-{run}" in soup.find(id=f"run-{run}").find_parent("tr")["class"]
-    assert soup.find(id="size-7b").select("table.verl-runs")
-    title = next(found for found in soup.select("h2") if found.get_text().startswith("Run a")).parent
-    followed = soup.find("a", class_="reference", string=re.compile("Run a"))
-    assert followed["href"].removeprefix("#") in {
-        title["id"],
-        *(span["id"] for span in title.select("span[id]")),
-    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 
@@ -30,17 +28,6 @@ def marks_and_items(soup) -> tuple[list[str], list[str]]:
         [f"{mark.get_text()}{mark['href']}" for mark in soup.select("a.verl-mark")],
         [target["id"] for target in soup.select(".verl-notes li [id]")],
     )
-
-
-def test_remarks_stand_where_the_page_that_is_built_has_marks(project):
-    """A directive left out by ``only`` also leaves out its list."""
-    page = ".. only:: html\n\n   .. verl-memory:: 3B\n      :show: table\n\n.. verl-memory:: 8B\n   :show: table\n"
-    text = project.page(page).build("text").text("index.txt")
-    assert "[13]" in text
-    assert "\n13. Dynamic batching packs" in text
-    tex = project.build("latex").text("projectnamenotset.tex")
-    for target in re.findall(r"\\hyperref\[\\detokenize\{([^}]*)\}\]", tex):
-        assert rf"\label{{\detokenize{{{target}}}}}" in tex, target
 
 
 def test_remarks_of_nested_documents_stand_once(project):

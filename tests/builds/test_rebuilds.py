@@ -120,7 +120,7 @@ def test_a_change_of_conf_py(pages, name, value):
 
 
 def test_another_version(pages, monkeypatch):
-    monkeypatch.setattr("sphinx_verl_resources.sphinx_ext.domain.__version__", "99")
+    monkeypatch.setattr("sphinx_verl_resources.domain.__version__", "99")
     assert pages.build().read == OURS
 
 

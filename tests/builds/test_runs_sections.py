@@ -115,14 +115,6 @@ def test_hiding_everything_leaves_a_sentence(own):
     assert {place["id"] for place in sentence.select("[id]")} == {*PAGE_SECTIONS}
 
 
-def test_only_around_the_directive_does_not_make_a_section_of_it(own, data):
-    data.run("a")
-    build = own.page(".. note::\n\n   .. only:: html\n\n      .. verl-runs:: 7B\n").build()
-    assert build.warnings == []
-    assert build.soup().select(".admonition section") == []
-    assert build.soup().select_one(".admonition caption").get_text().startswith("7B")
-
-
 def test_the_empty_section_leads_to_where_runs_are_added(own):
     page = own.page(".. verl-runs:: 405B")
     empty = page.build().soup().select_one(".verl-empty")

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sphinx_verl_resources.sphinx_ext.directives import every_directive
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs/_ext"))
-from reference_lists import in_myst  # noqa: E402
+from reference_lists import forms, in_myst  # noqa: E402
 
 SHOWN = ROOT / "docs" / "snippets"
 FOLDERS = (SHOWN, ROOT / "tests" / "builds" / "snippets")
@@ -123,9 +121,8 @@ def test_every_directive_option_and_role_has_an_example(pages):
     texts = [path.read_text("utf-8") for folder in FOLDERS for path in folder.glob("*.rst")]
     seen = set().union(*map(used, texts))
     every = set()
-    for name, directive in every_directive().items():
-        options = {option.name for form in directive.forms().values() for option in form}
-        every |= {(name, option) for option in ("", *options)}
+    for (name, _form), directive in forms().items():
+        every |= {(name, option) for option in ("", *(option.name for option in directive.takes))}
     assert every - seen == set()
     roles = set(re.findall(r":verl:([a-z]+):`", "".join(texts)))
     assert roles == set(pages.app.env.get_domain("verl").roles)

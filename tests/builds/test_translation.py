@@ -214,36 +214,3 @@ def offered(build, name: str = "index.pot") -> set[str]:
     """Return the messages that Sphinx offers to translators."""
     text = build.text(name)
     return set(re.findall(r'^msgid "(.+)"$', text, re.MULTILINE))
-
-
-def test_sphinx_offers_sentences_and_headings_to_translators_and_no_data(own, data):
-    data.run("a", settings={"data.train_batch_size": 1}, notes=[{"code": "other", "text": "A remark."}])
-    page = (
-        ".. verl-runs:: 7B\n\n* In a list:\n\n  .. verl-runs:: 7B\n\n.. verl-runs:: 1.5B\n   :tag: MIN\n\n"
-        ".. verl-analysis:: monitoring\n\n.. verl-memory-summary:: 3B, 32B\n"
-    )
-    build = own.page(page).build("gettext")
-    assert build.warnings == []
-    assert offered(build) == {
-        "index",
-        "In a list:",
-        "No recorded run for 1.5B matches.",
-        "What to watch",
-        "Metric",
-        "What to look for",
-        "Where verl works differently, as of 2026-08-22:",
-        "GB per GPU, step by step",
-        "Model",
-        "GPUs",
-        "Saved",
-        "The models use different numbers of GPUs, so the rows are not directly comparable.",
-    }
-
-
-def test_translations_of_pages_reach_what_is_made_while_reading(project):
-    text = 'msgid "What to watch"\nmsgstr "À surveiller"\n\nmsgid "Metric"\nmsgstr "Mesure"\n'
-    own_catalog(project, text, "fr", "index")
-    build = project.page(".. verl-analysis:: monitoring\n").build(language="fr")
-    assert build.warnings == []
-    assert caption(build).endswith("À surveiller")
-    assert build.soup().th.get_text() == "Mesure"

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from sphinx_verl_resources.dataset import Dataset
-from sphinx_verl_resources.sphinx_ext.transforms import RenderRuns
+from sphinx_verl_resources.run_tables import WriteHtmlRows
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_pages_that_show_nothing_of_ours_are_not_walked_through(own, data, monke
         ".. verl-runs:: 7B", "rows.rst"
     )
     walked = []
-    original = RenderRuns.run
-    monkeypatch.setattr(RenderRuns, "run", lambda self: walked.append(self.env.docname) or original(self))
+    original = WriteHtmlRows.run
+    monkeypatch.setattr(WriteHtmlRows, "run", lambda self: walked.append(self.env.docname) or original(self))
     assert own.build().rows("size-7b", "rows.html")
     # The index may be joined with the pages that it lists.
     assert set(walked) == {"index", "rows"}

@@ -1,63 +1,45 @@
-"""Fixtures that run ``verl-resources estimate`` and ``plan``."""
+"""Functions that run ``verl-resources`` in a folder."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-import yaml
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
+
+SCRIPT = """\
+python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256 \\
+    data.max_prompt_length=512 data.max_response_length=1024 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct actor_rollout_ref.rollout.name=vllm \\
+    actor_rollout_ref.actor.use_dynamic_bsz=True trainer.n_gpus_per_node=8 trainer.nnodes=1
+"""
 
 
 @pytest.fixture
-def estimate(tmp_path, monkeypatch, capsys):
-    """Return a function that runs ``estimate`` on cases or arguments; it returns exit code, output and errors."""
+def script(tmp_path):
+    """Write a launch script and return its text."""
+    (tmp_path / "run.sh").write_text(SCRIPT, "utf-8")
+    return SCRIPT
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Return a function that runs a line, and words with spaces; it returns exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
-        words = []
-        for argument in arguments:
-            if isinstance(argument, str):
-                words.append(argument)
-            else:
-                (tmp_path / "cases.yaml").write_text(yaml.safe_dump(argument, sort_keys=False), "utf-8")
-                words.append("cases.yaml")
-        code = main(["estimate", *words])
-        return code, *capsys.readouterr()
+    def called(line, *words):
+        return main([*line.split(), *words]), *capsys.readouterr()
 
-    return run
+    return called
 
 
 @pytest.fixture
-def answers(estimate):
-    """Return a function that runs ``estimate`` with JSON and parses the output."""
+def result(run):
+    """Return a function that runs a line with JSON; it returns exit code, result and lines of errors."""
 
-    def run(*arguments):
-        code, out, err = estimate(*arguments, "--format", "json")
+    def called(line, *words):
+        code, out, err = run(line, *words, "--format", "json")
         return code, json.loads(out), err.splitlines()
 
-    return run
-
-
-@pytest.fixture
-def plan(tmp_path, monkeypatch, capsys):
-    """Return a function that runs ``plan`` on a line; it returns exit code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(line, *words):
-        code = main(["plan", *line.split(), *words])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def planned(plan):
-    """Return a function that runs ``plan`` with JSON and parses the output."""
-
-    def run(line, *words):
-        code, out, err = plan(line, *words, "--format", "json")
-        return code, json.loads(out), err
-
-    return run
+    return called

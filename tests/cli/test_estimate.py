@@ -1,11 +1,17 @@
-"""``verl-resources estimate`` with settings: forms of the question, scripts, and invalid questions."""
+"""``verl-resources estimate``: settings, launch scripts, cases and run files, and every kind of mistake."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import yaml
+
+from sphinx_verl_resources.breakdown import Category
+from sphinx_verl_resources.estimator.export import FIELDS
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -14,86 +20,7 @@ CONFIG = {
     f"{ACTOR}.use_dynamic_bsz": True,
     f"{ACTOR}.ppo_max_token_len_per_gpu": 4096,
 }
-
-OWN = ("Qwen/Qwen2.5-7B", "--gpus", "8*H100", f"{ACTOR}.use_dynamic_bsz=True")
-
-
-def test_files_that_are_not_there(estimate):
-    assert estimate("none.yaml") == (2, "", "verl-resources: none.yaml: no such file or directory\n")
-    assert estimate("a=b")[::2] == (
-        2,
-        "ERROR: no model given; give it before the settings, such as qwen2.5-7b or the path of its "
-        "config.json [verl.missing_key]\n",
-    )
-    assert estimate(".")[0] == 2
-    assert estimate("a\0b")[0] == 2
-    assert estimate()[2] == (
-        "verl-resources: give a model, a launch script with --script, a file of cases or a run file\n"
-    )
-
-
-@pytest.mark.parametrize("words", [["qwen2.5-7b"], ["data.train_batch_size=8"], ["--gpu", "H100"]])
-def test_files_and_questions_do_not_mix(estimate, words):
-    code, out, err = estimate("cases.yaml", *words)
-    assert (code, out) == (2, "")
-    assert "cases.yaml contains its own models, GPUs and settings; leave out " in err
-
-
-def test_the_first_lines(estimate):
-    lines = estimate("qwen2.5-7b", "--gpu", "H100")[1].splitlines()
-    assert lines[0] == "Fits: Qwen/Qwen2.5-7B, PPO, on 8×H100."
-    assumed = " ".join(lines[1:6])
-    assert "task PPO with a critic" in assumed
-    assert "8 GPUs" in assumed
-
-
-def test_the_task_and_the_lengths_are_settings_of_verl(answers):
-    words = ("--task", "GRPO-LoRA", "--lora", "8", "--response", "4096")
-    keys = (
-        "algorithm.adv_estimator=grpo", f"{ACTOR}.use_kl_loss=True", "actor_rollout_ref.model.lora_rank=8",
-        "actor_rollout_ref.model.target_modules=all-linear", f"{ROLLOUT}.load_format=safetensors",
-        f"{ROLLOUT}.layered_summon=True", f"{ROLLOUT}.n=5", "data.max_response_length=4096",
-    )  # fmt: skip
-    (named,), (written,) = answers(*OWN, *words)[1], answers(*OWN, *keys)[1]
-    assert named["phases"] == written["phases"]
-    assert named["assumed"] == ["prompts up to 512 tokens", "verl v0.9.0"]
-
-
-def test_what_is_written_out_stands_above_the_options_and_these_above_the_script(answers, tmp_path):
-    (tmp_path / "run.sh").write_text(SCRIPT, "utf-8")
-    words = (
-        "--script",
-        "run.sh",
-        "--gpus",
-        "8xH100",
-        "data.train_batch_size=64",
-        f"{ROLLOUT}.gpu_memory_utilization=0.25",
-    )
-    peaks = [
-        answers(*words, *more)[1][0]["peak_gib"]
-        for more in ([], ["--response", "16384"], ["--response", "16384", "data.max_response_length=512"])
-    ]
-    assert peaks[0] == peaks[2] < peaks[1]
-
-
-def test_a_run_of_ones_own(answers):
-    code, (found,), err = answers(*OWN, "algorithm.adv_estimator=grpo", "data.max_response_length=2048")
-    assert (code, err) == (0, [])
-    assert found["id"] == "Qwen/Qwen2.5-7B"
-    assert found["capacity_gib"] == pytest.approx(79.15, abs=0.01)
-    assert "critic-forward" not in {phase["name"] for phase in found["phases"]}
-    longer = answers(*OWN, "algorithm.adv_estimator=grpo", "data.max_response_length=30000")[1][0]
-    assert longer["peak_gib"] > found["peak_gib"]
-
-
-def test_of_a_version_of_verl(answers):
-    words = (*OWN, "algorithm.adv_estimator=grpo")
-    newest, old = (answers(*words, "--verl-version", version)[1][0] for version in ("0.9", "v0.4.0"))
-    assert newest == answers(*words)[1][0]
-    # vLLM once ran in the training process, so the counter includes its pool.
-    assert old["logged_max_allocated_gib"] > newest["logged_max_allocated_gib"]
-
-
+OWN = f"estimate Qwen/Qwen2.5-7B --gpus 8*H100 {ACTOR}.use_dynamic_bsz=True"
 SCRIPT = """\
 #!/bin/bash
 MODEL=Qwen/Qwen2.5-7B
@@ -105,195 +32,257 @@ python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer.yaml \\
     actor_rollout_ref.rollout.gpu_memory_utilization=7 \\
     trainer.nnodes=2 trainer.n_gpus_per_node=4
 """
+GOOD = SCRIPT.replace("=7 ", "=0.3 ").replace("$BATCH", "64")
 
 
-def test_of_a_launch_script(answers, tmp_path):
-    (tmp_path / "run.sh").write_text(SCRIPT, "utf-8")
-    code, (found,), err = answers("--script", "run.sh", "--gpus", "H100")
-    assert code == 2
-    assert found["id"] == "Qwen/Qwen2.5-7B"
+def case(name="a", **changes):
+    fields = {"id": name, "model": "Qwen/Qwen2.5-7B", "gpus": {"count": 8, "type": "H100"}, "config": CONFIG}
+    # Through JSON, since YAML would write repeated objects as aliases.
+    return json.loads(
+        json.dumps({key: value for key, value in {**fields, **changes}.items() if value is not None})
+    )
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Return a function that writes a file; other values than text become YAML."""
+
+    def written(name, content):
+        text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+        (tmp_path / name).write_text(text, "utf-8")
+
+    return written
+
+
+@pytest.fixture
+def cases(write, result):
+    """Return a function that estimates cases; it returns exit code, results and lines of errors."""
+
+    def estimated(*items, words=""):
+        write("cases.yaml", [*items])
+        return result(f"estimate cases.yaml {words}")
+
+    return estimated
+
+
+# -- settings
+
+
+def test_a_question(run, result):
+    code, (found,), err = result(f"{OWN} algorithm.adv_estimator=grpo data.max_response_length=2048")
+    assert (code, err, found["id"]) == (0, [], "Qwen/Qwen2.5-7B")
+    assert found["capacity_gib"] == pytest.approx(79.15, abs=0.01)
+    assert "critic-forward" not in {phase["name"] for phase in found["phases"]}
+    lines = run("estimate qwen2.5-7b --gpu H100")[1].splitlines()
+    assert lines[0] == "Fits: Qwen/Qwen2.5-7B, PPO, on 8×H100."
+    assert all(words in " ".join(lines[1:6]) for words in ("task PPO with a critic", "8 GPUs"))
+
+
+def test_options_and_files_are_settings_of_verl(result, write):
+    (named,) = result(f"{OWN} --task GRPO --response 4096")[1]
+    keys = (
+        f"algorithm.adv_estimator=grpo {ACTOR}.use_kl_loss=True {ROLLOUT}.n=5 data.max_response_length=4096"
+    )
+    assert named["phases"] == result(f"{OWN} {keys}")[1][0]["phases"]
+    assert named["assumed"] == ["prompts up to 512 tokens", "verl v0.9.0"]
+    write("run.yaml", CONFIG)
+    by_file = result("estimate Qwen/Qwen2.5-7B --settings run.yaml --gpus 8*H100")
+    assert by_file == result(
+        "estimate Qwen/Qwen2.5-7B --gpus 8*H100", *(f"{k}={v}" for k, v in CONFIG.items())
+    )
+
+
+def test_a_launch_script(result, write):
+    write("run.sh", SCRIPT)
+    code, (found,), err = result("estimate --script run.sh --gpus H100")
+    assert (code, found["id"]) == (2, "Qwen/Qwen2.5-7B")
     assert [line.split(": ")[0:2] for line in err] == [["run.sh:8:5", "ERROR"], ["run.sh:6:5", "WARNING"]]
     assert "expected a number above 0 and up to 1, got 7" in err[0]
     assert "the value of data.train_batch_size is unknown" in err[1]
-    mended = ("data.train_batch_size=64", f"{ROLLOUT}.gpu_memory_utilization=0.25")
-    code, (found,), err = answers("--script", "run.sh", "--gpus", "H100", *mended)
-    assert err == []
-    assert code == 0
-    assert found == answers(
-        "--gpus", "8*H100", "Qwen/Qwen2.5-7B", *mended, f"{ACTOR}.strategy=megatron",
-        "algorithm.adv_estimator=grpo", f"{ACTOR}.use_dynamic_bsz=True", "trainer.nnodes=2", "trainer.n_gpus_per_node=4",
-    )[1][0]  # fmt: skip
-
-
-@pytest.mark.parametrize("path", ["$HOME/models/Qwen2.5-7B/", "${A}/Qwen/Qwen2.5-7B"])
-def test_a_model_by_the_end_of_its_path(answers, tmp_path, path):
-    script = SCRIPT.replace("=7 ", "=0.3 ").replace("$BATCH", "64")
-    (tmp_path / "run.sh").write_text(script, "utf-8")
-    recorded = answers("--script", "run.sh", "--gpus", "H100")
-    (tmp_path / "run.sh").write_text(script.replace("Qwen/Qwen2.5-7B", path), "utf-8")
-    assert answers("--script", "run.sh", "--gpus", "H100") == recorded
-    asked = {"model": "Qwen/Qwen2.5-7B", "task": "GRPO", "gpus": {"count": 8, "type": "H100"}}
-    assert (recorded[0], {name: recorded[1][0][name] for name in asked}) == (0, asked)
+    mended = f"data.train_batch_size=64 {ROLLOUT}.gpu_memory_utilization=0.25"
+    script = f"estimate --script run.sh --gpus H100 {mended}"
+    code, (found,), err = result(script)
+    assert (code, err) == (0, [])
+    written = (
+        f"{ACTOR}.strategy=megatron algorithm.adv_estimator=grpo trainer.nnodes=2 trainer.n_gpus_per_node=4"
+    )
+    assert found == result(f"{OWN} {mended} {written}")[1][0]
+    # What is written out stands above the options, and these above the script.
+    more = ("", "--response 16384", "--response 16384 data.max_response_length=512")
+    peaks = [result(f"{script} {words}")[1][0]["peak_gib"] for words in more]
+    assert peaks[0] == peaks[2] < peaks[1]
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
+        ("$HOME/models/Qwen2.5-7B/", ""),
         ("/models/Qwen2.5-7", "no recorded model matches the end of the path '/models/Qwen2.5-7'; did you mean Qwen/Qwen2.5-7B? Give it before the settings, "),
         ("$WHERE", "the model '$WHERE' contains a variable with an unknown value; set it with --env WHERE=…, or give the model before "),
-        ("someone/own-13B", "unknown model 'someone/own-13B'; give it before the settings, such as "),
-        ("/m/GPT-OSS-20B-bf16", "the model '/m/GPT-OSS-20B-bf16' may be any of lmsys/gpt-oss-20b-bf16, unsloth/gpt-oss-20b-BF16; give its full name before "),
     ],
 )  # fmt: skip
-def test_a_model_path_that_is_none_of_the_known_names(answers, tmp_path, path, message):
-    (tmp_path / "run.sh").write_text(SCRIPT.replace("Qwen/Qwen2.5-7B", path), "utf-8")
-    code, (found,), err = answers("--script", "run.sh", "--gpus", "H100")
-    assert (code, found["id"]) == (2, "run.sh")
-    line = SCRIPT[: SCRIPT.index("model.path")].count("\n") + 1
+def test_a_model_by_the_end_of_its_path(result, write, path, message):
+    write("run.sh", GOOD)
+    recorded = result("estimate --script run.sh --gpus H100")
+    write("run.sh", GOOD.replace("MODEL=Qwen/Qwen2.5-7B\n", "").replace("$MODEL", path))
+    code, (found,), err = result("estimate --script run.sh --gpus H100")
+    if not message:
+        assert (code, [found], err) == recorded
+        return
+    assert (code, found["id"], message in found["error"]) == (2, "run.sh", True)
     (error,) = (text for text in err if "ERROR" in text)
-    assert error.startswith(f"run.sh:{line}:")
-    assert f": ERROR: {message}" in error
-    assert message in found["error"]
-
-
-def test_settings_in_yaml(answers, tmp_path):
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump(CONFIG), "utf-8")
-    by_file = answers("Qwen/Qwen2.5-7B", "--gpus", "8*H100", "--settings", "run.yaml")
-    assert by_file == answers("Qwen/Qwen2.5-7B", "--gpus", "8*H100", *(f"{k}={v}" for k, v in CONFIG.items()))
-    assert by_file[0] == 0
-
-
-ARCHITECTURE = {
-    "model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "intermediate_size": 18944,
-    "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 32768,
-    "tie_word_embeddings": False,
-}  # fmt: skip
-
-
-def test_a_model_by_its_config_json(answers, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(ARCHITECTURE), "utf-8")
-    recorded = answers(*OWN)[1][0]
-    for name in ("own/model", "Qwen/Qwen2.5-7B"):
-        code, (found,), err = answers("--config", "config.json", *OWN[1:], name)
-        assert code == 0
-        assert found == {**recorded, "id": name, "model": name}
-        assert not [line for line in err if "ERROR" in line]
-    assert answers("--config", "config.json", *OWN[1:])[1][0]["peak_gib"] == recorded["peak_gib"]
-    (tmp_path / "config.json").write_text(json.dumps({**ARCHITECTURE, "num_hidden_layers": 14}), "utf-8")
-    assert answers("--config", "config.json", *OWN)[1][0]["peak_gib"] < recorded["peak_gib"]
+    assert error.startswith(f"run.sh:4:5: ERROR: {message}")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("option", "text", "message"),
     [
-        ('{"model_type": "qwen2", "hidden_size": 0}', "config.json:1:40: ERROR: hidden_size: must be at least 1, got '0'"),
-        ('{"model_type": "qwen2"', "config.json:1:1: ERROR: the bracket that opens here is not closed"),
+        *((f"--{name} given", text, "given:") for name in ("script", "settings") for text in ("", "# nothing\n", "model: [\n")),
+        ("--script given", "# " + "x" * (1 << 20), "given:1:1: ERROR: the script has more than "),
+        ("--config given", '{"model_type": "qwen2", "hidden_size": 0}', "given:1:40: ERROR: hidden_size: must be at least 1, got '0'"),
+        ("", "", "ERROR: no model given; give it before the settings, such as qwen2.5-7b or the path of its config.json"),
+    ],
+    ids=lambda value: value[:40],
+)  # fmt: skip
+def test_texts_that_leave_no_estimate(result, write, option, text, message):
+    write("given", text)
+    code, (found,), err = result(f"{OWN} {option}" if option else "estimate a=b")
+    assert (code, bool(found["error"])) == (2, True)
+    assert err[-1].startswith(message) or err[0].startswith(message)
+
+
+def test_registries_of_ones_own(result, data):
+    gpu = "name: Z9, vendor: nvidia, memory_gb: 100, memory_mib: 95000, kind: nominal"
+    data.write("gpus.yaml", f"gpus:\n- {{{gpu}}}\n")
+    code, (found,), err = result(f"estimate Qwen/Qwen2.5-7B --gpus 8*Z9 --data {data.path}")
+    assert (code, found["capacity_gib"] < 95000 / 1024, "ERROR" in str(err)) == (0, True, False)
+    assert result("estimate Qwen/Qwen2.5-7B --gpus 8*Z9")[1] == [found], "./data is the default"
+    data.write("gpus.yaml", "gpus:\n- {name: Z9, vendor: nobody}\n")
+    code, _, err = result("estimate Qwen/Qwen2.5-7B --gpus 8*H100")
+    assert (code, any(line.startswith("data/gpus.yaml:2:") for line in err)) == (1, True)
+
+
+# -- cases
+
+
+def test_fields_of_a_result(cases):
+    code, (found,), err = cases(case())
+    assert (code, err, list(found), found["fits"]) == (0, [], ["id", *FIELDS], True)
+    assert found["low_gib"] <= found["peak_gib"] <= found["high_gib"] <= found["capacity_gib"]
+    assert found["peak_gib"] == max(phase["total_gib"] for phase in found["phases"])
+    categories = {part["category"] for phase in found["phases"] for part in phase["components"]}
+    assert categories <= {category.value for category in Category}
+
+
+def test_cases_keep_the_order_of_the_files(cases, write):
+    write("more.yaml", [case("b"), case("a")])
+    code, found, _ = cases(case("c"), case("a"), words="more.yaml")
+    assert (code, [item["id"] for item in found]) == (0, ["c", "a", "b", "a"])
+    write("bad.yaml", "- id: [")
+    code, (found,), err = cases(case(), words="bad.yaml")
+    assert (code, found["fits"], err[0][:11]) == (1, True, "bad.yaml:1:")
+
+
+def test_the_text_of_cases(run, write):
+    odd = case("odd", config={**CONFIG, f"{ROLLOUT}.speculative_model": "x"})
+    write("cases.yaml", [case(), odd, case("bad", model="none/such")])
+    code, out, _ = run("estimate cases.yaml")
+    assert (code, [line.split()[0] for line in out.splitlines()[2:5]]) == (1, ["a", "odd", "bad"])
+    assert "no estimate" in out.splitlines()[4]
+    assert "1 case has settings that the estimate ignores" in out
+    write("cases.yaml", [case()])
+    code, out, err = run("estimate cases.yaml")
+    assert (code, err, out[:14]) == (0, "", "Fits: a.\nPeak ")
+    verbose = run("estimate cases.yaml --verbose")[1]
+    assert verbose.startswith(out.rstrip())
+    for word in ("Old log-prob", "Weight sync", "(the peak)", "Evidence", "× 4 ÷ 8"):
+        assert (word in verbose, word in out) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"gpus": {"count": 8, "type": "H10O"}}, 0, "5:11: WARNING: gpus: unknown GPU 'H10O'; did you mean 'H100'?"),
+        ({"gpus": {"count": "eight"}}, 1, "4:12: ERROR: gpus.count: expected a whole number, got the text 'eight'"),
+        ({"model": "Qwen/Qwen2.5-7"}, 1, "2:10: ERROR: model: unknown model 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'?"),
+        ({"config": None}, 1, "1:3: ERROR: "),
+        ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 1.5}}, 1, f"7:55: ERROR: {ROLLOUT}.gpu_memory_utilization: expected a number above 0 and up to 1"),
+        ({"config": {f"{ROLLOUT}.gpu_memory_utilisation": 0.4, **CONFIG}}, 0, f"7:5: WARNING: {ROLLOUT}.gpu_memory_utilisation: "),
+        ({"config": None, "training": {"micro_batch_per_gpu": 2, "sequence_length": 1024, "method": "full"}}, 1, "7:5: ERROR: training: training without "),
     ],
 )  # fmt: skip
-def test_a_config_json_with_errors(answers, tmp_path, text, message):
-    (tmp_path / "config.json").write_text(text, "utf-8")
-    code, (found,), err = answers("--config", "config.json", *OWN)
-    assert code == 2
-    assert err[0].startswith(message)
-    assert found["error"]
+def test_problems_of_a_case_at_their_places(cases, changes, code, message):
+    found_code, (found, other), err = cases(case(**changes), case("b"))
+    assert (found_code, other["fits"], "error" in other) == (code, True, False)
+    assert any(line.startswith(f"cases.yaml:{message}") for line in err) == bool(message), err
+    is_broken = ": ERROR: " in message
+    assert ("error" in found) == is_broken
+    assert list(found) == ["id", *FIELDS, *(["error"] if is_broken else [])]
 
 
-@pytest.mark.parametrize("option", ["--script", "--settings"])
-@pytest.mark.parametrize("text", ["", "# nothing\n", "model: [\n"])
-def test_a_text_without_settings_leaves_no_estimate(answers, tmp_path, option, text):
-    (tmp_path / "given").write_text(text, "utf-8")
-    code, (found,), err = answers(*OWN, option, "given")
-    assert code == 2
-    assert err[-1].startswith("given:")
-    assert found["error"]
-
-
-_NEITHER = "expected a number and a GPU, as in 8*H100, got "
-_NO_NUMBER = "must be a whole number from 1 to 100,000, got "
+def test_verdicts_of_cases(cases):
+    small, unknown = case(gpus={"count": 1, "type": "T4"}), case(gpus={"count": 8, "type": "H10O"})
+    code, found, _ = cases(small, unknown)
+    assert (code, [item["verdict"] for item in found]) == (1, ["does-not-fit", "unknown"])
+    assert [(item["fits"], item["capacity_gib"] is None) for item in found] == [(False, False), (None, True)]
+    assert [cases(unknown, words=words)[0] for words in ("", "--strict")] == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "message"),
     [
-        *((text, f"{_NEITHER}{text.strip()!r}") for text in ("", "*H100", "8*")),
-        ("0*H100", f"{_NO_NUMBER}'0'"),
+        ("- id: [", 2, "cases.yaml:1:"),
+        ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list, got keys and values"),
+        ("- id: a\n  id: b\n", 1, "duplicate key 'id'"),
     ],
 )
-def test_gpus_that_are_none(estimate, capsys, text, message):
-    with pytest.raises(SystemExit) as exit_:
-        estimate("Qwen/Qwen2.5-7B", f"--gpus={text}")
-    assert exit_.value.code == 2
-    assert message in capsys.readouterr().err
+def test_yaml_that_is_not_as_it_should_be(result, write, text, code, message):
+    write("cases.yaml", text)
+    found_code, found, err = result("estimate cases.yaml")
+    assert (found_code, any(message in line for line in err)) == (code, True)
+    assert all("error" in item for item in found)
 
 
-def test_numbers_of_gpus_are_read_as_on_pages(answers):
-    texts = ("1,000*H100", "1_000 x H100", "01000×H100")
-    assert len({str(answers(OWN[0], "--gpus", text, *OWN[3:])) for text in texts}) == 1
-
-
-def test_a_version_that_is_none(estimate, capsys):
-    with pytest.raises(SystemExit):
-        estimate(*OWN, "--verl-version", "newest")
-    assert "expected a version such as 0.7.1, got 'newest'" in capsys.readouterr().err
-
-
-def test_files_that_hold_no_text(estimate, tmp_path):
-    (tmp_path / "run.sh").write_bytes(b"\xff\xfe")
-    (tmp_path / "long.yaml").write_text("# " + "x" * (1 << 20), "utf-8")
-    assert estimate(*OWN, "--script", "run.sh")[::2] == (
-        2,
-        "verl-resources: run.sh: not UTF-8 text, at byte 0\n",
+def test_another_process_prints_the_same_and_imports_nothing_heavy(run, write, tmp_path):
+    """The output depends neither on the order of sets nor on modules that are already imported."""
+    write("cases.yaml", [case(), case("b", gpus={"count": 1, "type": "T4"})])
+    code = (
+        "import sys\nfrom sphinx_verl_resources.commands import main\n"
+        "main(['estimate', 'cases.yaml', '--format', 'json'])\n"
+        "heavy = {'torch', 'transformers', 'numpy', 'sphinx'} & set(sys.modules)\nassert not heavy, heavy"
     )
-    assert estimate(*OWN, "--settings", "long.yaml")[::2] == (
-        2,
-        "verl-resources: long.yaml: larger than 1 MiB; not read\n",
-    )
-    assert estimate(*OWN, "--config", "none.json")[::2] == (
-        2,
-        "verl-resources: none.json: no such file or directory\n",
-    )
-
-
-def test_registries_of_ones_own(answers, data):
-    data.write(
-        "gpus.yaml", "gpus:\n- {name: Z9, vendor: nvidia, memory_gb: 100, memory_mib: 95000, kind: nominal}\n"
-    )
-    code, (found,), err = answers("--data", str(data.path), "Qwen/Qwen2.5-7B", "--gpus", "8*Z9")
-    assert found["capacity_gib"] < 95000 / 1024
-    assert code == 0
-    assert not [line for line in err if "ERROR" in line]
-    # ./data is the default.
-    assert answers("Qwen/Qwen2.5-7B", "--gpus", "8*Z9")[1] == [found]
-    data.write("gpus.yaml", "gpus:\n- {name: Z9, vendor: nobody}\n")
-    code, _, err = answers("Qwen/Qwen2.5-7B", "--gpus", "8*H100")
-    assert code == 1
-    assert any(line.startswith("data/gpus.yaml:2:") for line in err)
-
-
-def test_the_task_that_a_script_leaves_to_verl_is_assumed(answers, tmp_path):
-    text = SCRIPT.replace("=7 ", "=0.3 ").replace("$BATCH", "64").replace("algorithm.adv_estimator=grpo", "")
-    (tmp_path / "run.sh").write_text(text, "utf-8")
-    _, (found,), _ = answers("--script", "run.sh", "--gpus", "H100")
-    assert (found["task"], found["assumed"][0]) == (
-        "PPO", "task PPO with a critic (verl's default of algorithm.adv_estimator)",
+    there = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": "3"}
     )  # fmt: skip
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == run("estimate cases.yaml --format json")[1]
 
 
-def test_what_is_not_read_is_not_assumed(answers, tmp_path):
-    (tmp_path / "run.sh").write_text(SCRIPT.replace("=7 ", "=0.3 data.max_response_length=$LONG "), "utf-8")
-    code, (found,), _ = answers("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64")
-    assert (code, found["verdict"], found["peak_gib"]) == (0, "unknown", None)
-    assert found["undecided"] == ["data.max_response_length: its value is unknown"]
-    assert found["assumed"] == ["prompts up to 512 tokens", "verl v0.9.0"]
-    assert answers("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64", "--strict")[0] == 1
-    words = ("--script", "run.sh", "--gpus", "H100", "data.train_batch_size=64", "--response", "512")
-    code, (answered,), err = answers(*words)
-    assert (code, answered["undecided"], err) == (0, [], [])
+# -- run files
 
 
-def test_the_number_of_gpus_that_is_assumed(answers):
-    for words, text in (((), "8 GPUs"), (("trainer.nnodes=2",), "16 GPUs")):
-        (found,) = answers("qwen2.5-7b", "--gpu", "H100", *words)[1]
-        assert text in found["assumed"]
-    (found,) = answers("qwen2.5-7b", "--gpu", "H100", "trainer.n_gpus_per_node=4")[1]
-    assert "GPUs" not in str(found["assumed"])
+def test_a_run_file(run, result, write, make_good_run_text):
+    """The result is the same as on the page, with problems at their places in the file."""
+    size = f"{ROLLOUT}.tensor_model_parallel_size"
+    settings = {"data.train_batch_size": 64, f"{ACTOR}.ppo_micro_batch_size_per_gpu": 1}
+    write("a.yaml", make_good_run_text(settings=settings))
+    code, (found,), err = result("estimate a.yaml")
+    assert (code, found["id"], found["peak_gib"] > 0, err) == (0, "a", True, [])
+    assert run("estimate a.yaml")[1].startswith("Borderline: Qwen/Qwen2.5-7B-Instruct, GRPO, on ")
+    text = make_good_run_text(id="b", settings={**settings, size: 3})
+    write("b.yaml", text)
+    write("cases.yaml", [case("c")])
+    _, found, err = result("estimate b.yaml cases.yaml")
+    assert [item["id"] for item in found] == ["b", "c"]
+    assert err[0].startswith(f"b.yaml:{text.splitlines().index(f'  {size}: 3') + 1}:")
+    write("c.yaml", make_good_run_text(tag="X"))
+    code, (found,), err = result("estimate c.yaml")
+    assert (code, "unknown value 'X'" in found["error"]) == (1, True)
+    assert err[0].startswith("c.yaml:4:6: ERROR: tag: unknown value 'X'")
+    # Without settings there is no estimate, as on the page, rather than one with verl's defaults.
+    write("a.yaml", make_good_run_text(settings={}))
+    code, (found,), err = result("estimate a.yaml")
+    reason = "the run 'a' has no recorded settings; add them to its file"
+    assert (code, found["peak_gib"], found["error"][: len(reason)]) == (1, None, reason)
+    assert f": ERROR: {reason}" in err[0]
+    assert run("estimate a.yaml")[1] == "No answer: a.\n"

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sphinx_verl_resources.check import Check
-from sphinx_verl_resources.cli.data import load_check
-from sphinx_verl_resources.cli.print_data import MODELS
 from sphinx_verl_resources.dataset import REGISTRIES, Directory, bundled_directory, configured_directory
 from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.git import Repository, open_repository
+from sphinx_verl_resources.print_commands import MODELS, load_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +80,7 @@ class Checked:
 
     def codes(self, repository: Repository | None = None) -> list[str]:
         """The codes of the problems."""
-        return [problem.code.name for problem in self.check(repository)]
+        return [problem.code for problem in self.check(repository)]
 
 
 @pytest.fixture

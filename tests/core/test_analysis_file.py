@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from sphinx_verl_resources.analysis.analysis import analyse
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.analysis import analyse
+from sphinx_verl_resources.commands import given_data
 
 SPEC = "specifications:\n  - {name: 13B, parameters: 13000000000, hidden_size: 5120, layers: 40}\n"
 STEP = "steps:\n  - {{name: zero, label: Zero, components: [{}], {}, text: x}}\n"
@@ -20,7 +20,7 @@ def load(data, monkeypatch):
 
     def loaded(text, name="analysis.yaml"):
         data.write(name, text)
-        records = read_data(["data"])
+        records = given_data(["data"])
         problems = (*records.diagnostics_of("config_keys"), *records.diagnostics_of("analysis"))
         return records.analysis, [str(problem) for problem in problems]
 
@@ -78,7 +78,7 @@ def test_good_assumptions_beside_bad_ones_count(load):
 def test_a_step_of_ones_own(load):
     analysis, problems = load(STEP.format("optimizer", "multiply_by: 0.25"))
     assert problems == []
-    assert [step.name for step in analyse(analysis, "3B").steps][-1] == "zero"
+    assert [step.step.name for step in analyse(analysis, "3B").steps][-1] == "zero"
     assert analyse(analysis, "3B", steps=["zero"]).end.of(["optimizer"]) == 3e9
 
 

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 import yaml
 
-from sphinx_verl_resources.cli.print_data import MODELS
 from sphinx_verl_resources.dataset import Dataset
 from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.print_commands import MODELS
 from sphinx_verl_resources.validation import schema_text
 
 SCHEMAS = {kind: schema_text(model) for kind, model in MODELS.items()}

@@ -49,7 +49,7 @@ def test_every_rule_has_an_example_that_breaks_it_alone(code, root, checked, ver
 
 def test_the_levels_are_those_listed(root):
     for rule in RULES.values():
-        assert f": {rule.severity.name}: " in message_of(root / "docs/rules" / rule.code.name)
+        assert f": {rule.severity.name}: " in message_of(root / "docs/rules" / rule.code)
 
 
 def test_a_good_example_breaks_none(root, checked, verl):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_good_entries_of_a_registry_stay_when_another_is_wrong(tmp_path):
     wrong = GPU.format(name="X2", mib=2).removeprefix("gpus:\n").replace("nvidia", "nvidea")
     write(tmp_path / "data/gpus.yaml", GPU.format(name="X1", mib=1) + wrong)
     catalog = load(tmp_path, "data")
-    assert [problem.code.name for problem in catalog.diagnostics] == ["unknown_value"]
+    assert [problem.code for problem in catalog.diagnostics] == ["unknown_value"]
     assert catalog.gpus.get("X1").memory_mib == 1
     assert catalog.gpus.get("X2") is None
 
@@ -168,7 +168,7 @@ def test_an_entry_with_errors_does_not_make_its_runs_wrong(tmp_path, make_run_te
     write(tmp_path / "data/gpus.yaml", text)
     write(tmp_path / "data/runs/a.yaml", make_run_text(gpus={"count": 2, "type": "x9000"}))
     catalog = load(tmp_path, "data")
-    assert [problem.code.name for problem in catalog.diagnostics] == ["unknown_value"]
+    assert [problem.code for problem in catalog.diagnostics] == ["unknown_value"]
     assert list(catalog.runs) == ["a"]
     assert catalog.gpus.get("x9000") is None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sphinx_verl_resources import git
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.git import GitError, open_repository
 
 PATH = "examples/run_qwen2_5_7b_fsdp.sh"
@@ -162,7 +162,7 @@ def test_a_hook_that_is_run_in_another_repository_changes_nothing(repository, ve
 def test_names_that_git_would_take_for_options(repository):
     assert repository.commit("--all") is None
     assert repository.commit("-h") is None
-    assert not repository.has(repository.commit("main"), "--help")
+    assert "--help" not in repository.paths(repository.commit("main"))
     assert repository.text(repository.commit("main"), "nothing") is None
 
 

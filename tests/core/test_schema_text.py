@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from sphinx_verl_resources.cli.print_data import MODELS
+from sphinx_verl_resources.print_commands import MODELS
 from sphinx_verl_resources.records import SIZES, Engine, Kind, Tag, Train
 from sphinx_verl_resources.validation import schema
 

@@ -56,9 +56,7 @@ def test_scalars(source, value):
 )
 def test_problems_have_a_place(source, expected):
     problems = read_yaml(source.encode()).problems
-    assert [(problem.place.line, problem.place.column, problem.code.name) for problem in problems] == [
-        expected
-    ]
+    assert [(problem.place.line, problem.place.column, problem.code) for problem in problems] == [expected]
 
 
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)])
@@ -93,7 +91,7 @@ def test_a_colon_without_a_space_is_reported_at_its_line(source):
 @pytest.mark.parametrize("last", ["b: [", "b: &x 1", 'b: "\\U00110000"'])
 def test_problems_before_the_one_that_ends_the_reading_are_kept(last):
     document = read_yaml(f"a: 1\na: 2\n{last}\n".encode())
-    assert document.problems[0].code.name == "duplicate_key"
+    assert document.problems[0].code == "duplicate_key"
     assert len(document.problems) == 2
 
 
@@ -102,7 +100,7 @@ def test_a_bomb_of_aliases_is_refused_at_the_first():
     lines += [f"{name}: &{name} [{', '.join(['*' + chr(ord(name) - 1)] * 9)}]" for name in "bcdefghi"]
     document = read_yaml("\n".join(lines).encode())
     assert document.data is None
-    assert [problem.code.name for problem in document.problems] == ["yaml_feature"]
+    assert [problem.code for problem in document.problems] == ["yaml_feature"]
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}"), ("- ", "")])
@@ -115,12 +113,12 @@ def test_deep_nesting_does_not_overflow(opening, closing, levels):
 
 def test_not_utf8():
     problems = read_yaml(b"a: 1\nb: caf\xe9\n").problems
-    assert [(problem.place.line, problem.place.column, problem.code.name) for problem in problems] == [
+    assert [(problem.place.line, problem.place.column, problem.code) for problem in problems] == [
         (2, 7, "encoding")
     ]
     (problem,) = read_yaml(b"\xef\xbb\xbfa: 1\nb: \xc3\xa4\xff\n").problems
     assert (problem.place.line, problem.place.column, problem.message) == (2, 5, "byte 0xff is not UTF-8")
-    assert [problem.code.name for problem in read_yaml("a: 1".encode("utf-16")).problems] == ["encoding"]
+    assert [problem.code for problem in read_yaml("a: 1".encode("utf-16")).problems] == ["encoding"]
 
 
 def test_byte_order_mark_and_windows_line_ends():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.breakdown import Category
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.estimator.allocations import Kind
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import Request
 
@@ -16,7 +16,7 @@ ROLLOUT = "actor_rollout_ref.rollout"
 
 @pytest.fixture(scope="session")
 def registries():
-    return read_data([]).registries
+    return EstimatorContext().registries
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.dataset import bundled_directory
 from sphinx_verl_resources.estimator import logits
 from sphinx_verl_resources.estimator.accuracy_records import CASE_GROUPS, FSDP, FSDP_TODAY, MEGATRON, TRAINING
 from sphinx_verl_resources.estimator.backtest import score
 from sphinx_verl_resources.estimator.constants import LOGITS_IN_LOGS
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import widening_of
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
@@ -32,7 +32,7 @@ from accuracy import (
 )
 from training import score_any
 
-CASES = [entry.case for entry in read_data([]).cases.by_id.values()]
+CASES = [entry.case for entry in EstimatorContext().cases.by_id.values()]
 
 
 @pytest.fixture(scope="module")

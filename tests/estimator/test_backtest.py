@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 
 CASE = {
     "id": "a",

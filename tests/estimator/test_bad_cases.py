@@ -78,7 +78,7 @@ def test_unknown_keys_are_warnings():
 
 def test_an_error_beside_an_unknown_key():
     cases = read("- {id: a, model: m, config: {}, extra: 1, outcome: 7}\n")
-    assert [(problem.severity.name, problem.code.name) for problem in cases.diagnostics] == [
+    assert [(problem.severity.name, problem.code) for problem in cases.diagnostics] == [
         ("WARNING", "unknown_key"), ("ERROR", "unknown_value"),
     ]  # fmt: skip
     assert cases.broken[0].error.is_error

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.hf_config import read_config_json
 from sphinx_verl_resources.estimator.model_types import CONVENTIONS
 from sphinx_verl_resources.estimator.parameters import count_parameters
@@ -39,7 +39,7 @@ def read_with(**changes):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_shapes_are_those_of_the_registry(name):
-    entry = read_data([]).architectures.get(name)
+    entry = EstimatorContext().architectures.get(name)
     architecture, problems = read(CONFIGS[name])
     assert problems == []
     assert architecture.model_dump(exclude=ABOUT) == entry.model_dump(exclude=ABOUT)

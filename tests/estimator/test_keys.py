@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.cli.data import read_data
-from sphinx_verl_resources.diagnostics import Code, Severity
+from sphinx_verl_resources.diagnostics import Severity
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.keys import key_names, key_problem, key_warnings, settings_problems
 from sphinx_verl_resources.estimator.request import Request
@@ -21,7 +21,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def registries():
-    return read_data([]).registries
+    return EstimatorContext().registries
 
 
 def test_the_two_lists_of_keys_agree(registries):
@@ -30,16 +30,16 @@ def test_the_two_lists_of_keys_agree(registries):
     assert [name for name, (key, problem) in judged.items() if key.status == "active" and problem] == []
     moved = {name: problem for name, (key, problem) in judged.items() if key.status == "moved" and problem}
     assert moved
-    assert {problem.code for problem in moved.values()} == {Code.config_key}
+    assert {problem.code for problem in moved.values()} == {"config_key"}
 
 
 def test_no_recorded_run_or_case_has_a_key_that_verl_does_not(registries):
-    data = read_data([])
+    data = EstimatorContext()
     settings = [run.settings for run in data.runs.values()]
     settings += [entry.case.config or {} for entry in data.cases.entries if entry.case.framework == "verl"]
     found = [problem for config in settings for problem in settings_problems(config, CURRENT, registries)]
     assert len(settings) > 100
-    assert [problem.text for problem in found if problem.code is Code.unknown_key] == []
+    assert [problem.text for problem in found if problem.code == "unknown_key"] == []
 
 
 def test_an_estimate_says_what_is_said_of_a_run_and_is_made(registries):
@@ -47,7 +47,7 @@ def test_an_estimate_says_what_is_said_of_a_run_and_is_made(registries):
     warnings = [item for item in estimate(request, registries).warnings if item.place.key in WRONG]
     said = list(settings_problems(WRONG, CURRENT, registries))
     assert [item.text for item in warnings] == [item.text for item in said]
-    assert [item.code.name for item in said] == ["unknown_key", "config_key", "wrong_type"]
+    assert [item.code for item in said] == ["unknown_key", "config_key", "wrong_type"]
     assert {item.severity for item in warnings} == {Severity.WARNING}
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.engine import kv_cache_bytes_per_token
 from sphinx_verl_resources.estimator.parameters import (
     count_parameters,
@@ -18,7 +18,7 @@ from sphinx_verl_resources.estimator.parameters import (
 from sphinx_verl_resources.estimator.shape import lora_parameters, target_names, unknown_targets
 from sphinx_verl_resources.registries import LinearAttention, Moe
 
-ARCHITECTURES = read_data([]).architectures
+ARCHITECTURES = EstimatorContext().architectures
 ENTRIES = pytest.mark.parametrize("entry", list(ARCHITECTURES), ids=lambda entry: entry.name)
 
 

@@ -10,9 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.answer.layouts import Layout
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location, NoAnswerError
 from sphinx_verl_resources.estimator.allocations import size_of
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import estimate, host_memory
 from sphinx_verl_resources.estimator.export import result_of
 from sphinx_verl_resources.estimator.phases import phases_of, roles_of
@@ -22,7 +22,7 @@ from sphinx_verl_resources.estimator.settings import micro_batches
 from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES
 from sphinx_verl_resources.settings.overrides import read_overrides
 
-REGISTRIES = read_data([]).registries
+REGISTRIES = EstimatorContext().registries
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 REF = "actor_rollout_ref.ref"
 TRANSFORMER = f"{A}.megatron.override_transformer_config"

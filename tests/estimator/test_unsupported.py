@@ -6,13 +6,13 @@ from itertools import product
 
 import pytest
 
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.resolve import is_harmless, modelled_keys
 from sphinx_verl_resources.estimator.versions import CURRENT, RELEASES, version_text
 
-KEYS = {key.name: key for key in read_data([]).registries.config_keys}
-DEFAULTS = read_data([]).registries.defaults(CURRENT)
+KEYS = {key.name: key for key in EstimatorContext().registries.config_keys}
+DEFAULTS = EstimatorContext().registries.defaults(CURRENT)
 MODEL = "Qwen/Qwen3-30B-A3B"
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 

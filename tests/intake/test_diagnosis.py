@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from oom_reports import first_advice, load_reports
 
-from sphinx_verl_resources.cli.data import read_data
 from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.intake.diagnosis import Given, diagnose
 from sphinx_verl_resources.intake.failure import Failure
 from sphinx_verl_resources.intake.log import LogText
@@ -38,7 +38,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def data():
-    return read_data([])
+    return EstimatorContext()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.intake.run_text import TODO
 
 HERE = Path(__file__).parent

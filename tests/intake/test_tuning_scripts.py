@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.commands import main
+from sphinx_verl_resources.estimator.context import EstimatorContext
 
 _WORDS = {True: "True", False: "False", None: "null"}
 #: Settings in all scripts in addition to the listed ones.
@@ -107,7 +107,7 @@ def test_settings_read_are_those_recorded(described, style, tmp_path, monkeypatc
 
 def test_recorded_runs_have_the_settings_of_their_scripts(described):
     scripts = {fact["script"]: fact["set"] for fact in described}
-    runs = read_data([]).runs.values()
+    runs = EstimatorContext().runs.values()
     tested = [run for run in runs if run.kind == "tested" and run.script and run.script.path in scripts]
     assert len(tested) == 12
     for run in tested:

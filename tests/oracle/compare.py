@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from sphinx_verl_resources.breakdown import Category
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.commands import given_data
 from sphinx_verl_resources.estimator.allocations import size_of
 from sphinx_verl_resources.estimator.constants import LAST_NORM, LOGITS_TORCH_LOSS
 from sphinx_verl_resources.estimator.fsdp import FsdpRole
@@ -81,7 +81,7 @@ class Oracle:
 
     def __init__(self) -> None:
         self.traces = load_traces()
-        self._data = read_data([HERE])
+        self._data = given_data([HERE])
         self._architectures = {entry.name: entry for entry in self._data.architectures}
 
     def compare(self) -> list[Compared]:

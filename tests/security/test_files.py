@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.strict_yaml import MAX_BYTES
 
 SECRET = "root-secret: 1\n"

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.diagnostics import nearest
 from sphinx_verl_resources.intake import log as log_module
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.diagnostics import Location
 
 #: A run with mistakes.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 
 SECRET = "hunter2-hunter2"
 #: A run file.

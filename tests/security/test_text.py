@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from sphinx_verl_resources.cli import main
-from sphinx_verl_resources.diagnostics import Code, Diagnostic, Location
+from sphinx_verl_resources.commands import main
+from sphinx_verl_resources.diagnostics import Diagnostic, Location
 
 #: Texts that are special to some parser.
 HOSTILE = (
@@ -145,5 +145,5 @@ def test_no_message_commands_a_terminal(data, monkeypatch, capsys):
 
 
 def test_any_diagnostic_can_be_printed():
-    found = Diagnostic(Location("a"), Code.wrong_value, "x\x1b[0m\ny\x85z", "\u202eh")
+    found = Diagnostic(Location("a"), "wrong_value", "x\x1b[0m\ny\x85z", "\u202eh")
     assert found.text == r"x\x1b[0m y z; \u202eh"

@@ -22,9 +22,8 @@ ALLOWED = {"re.compile", "json.loads"}
 STARTS = ("git.py", "subprocess")
 #: The directives and commands of the package, imported from a folder by names in the source.
 IMPORTS = {
-    ("sphinx_ext/directives/__init__.py", "import_module"),
-    ("cli/main.py", "import_module"),
-    ("cli/data.py", "import_module"),
+    ("extension.py", "import_module"),
+    ("commands.py", "import_module"),
 }
 
 
@@ -123,7 +122,7 @@ READ = """
 import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.settings.read import read_settings
 if sys.argv[1] == "run.sh":
     read_settings(Path("run.sh").read_text(), "run.sh")

@@ -229,7 +229,7 @@ def test_commands_that_train(command):
 @pytest.mark.parametrize("text", ["", "python3 -m verl.trainer.main_eval x"])
 def test_a_script_that_trains_nothing(text):
     (problem,) = read_script(text, "run.sh").problems
-    assert (problem.code.name, problem.place) == ("shell_syntax", Location("run.sh", 1, 1))
+    assert (problem.code, problem.place) == ("shell_syntax", Location("run.sh", 1, 1))
 
 
 def test_a_script_that_trains_twice():

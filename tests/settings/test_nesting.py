@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sphinx_verl_resources.cli import main
+from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.settings.read import read_script
 from sphinx_verl_resources.settings.unread import unread_settings
 

@@ -41,7 +41,7 @@ def test_a_script_that_asks_for_the_device_is_read_as_on_gpus(assignment, messag
     found = read_script(f"set -x\n{assignment}\n{BY_DEVICE}", "run.sh")
     assert found.values == ON_GPUS
     (problem,) = found.problems
-    assert (problem.place, problem.code.name) == (Location("run.sh", 2, 1), "assumed_device")
+    assert (problem.place, problem.code) == (Location("run.sh", 2, 1), "assumed_device")
     assert (problem.message, problem.remedy) == (message, f"for another device, {remedy}")
 
 

@@ -7,11 +7,11 @@ from docutils import nodes
 
 from sphinx_verl_resources.answer.answer import answer_run, answer_settings
 from sphinx_verl_resources.answer.evidence import Trust
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.views.answer import evidence_items, trust_text
 
-DATA = read_data([])
+DATA = EstimatorContext()
 RUNS = DATA.runs
 RAN = "qwen2-7b-grpo-2xh800"
 

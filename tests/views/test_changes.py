@@ -7,7 +7,7 @@ from docutils import nodes
 
 from sphinx_verl_resources.answer.answer import answer_settings
 from sphinx_verl_resources.answer.changes import Change
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.suggestions import FILLS_HOST, ROUNDS
 from sphinx_verl_resources.estimator.tasks import SAVING, TASKS, fitted
@@ -15,7 +15,7 @@ from sphinx_verl_resources.estimator.versions import CURRENT
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.changes import change_text, changes_item, heading
 
-DATA = read_data([])
+DATA = EstimatorContext()
 REGISTRIES = DATA.registries
 
 

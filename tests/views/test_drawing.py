@@ -7,28 +7,25 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
-from sphinx_verl_resources.analysis.analysis import Bar
+from sphinx_verl_resources.analysis import Bar
+from sphinx_verl_resources.analysis_tables import bar_label
 from sphinx_verl_resources.breakdown import Category
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.charts import (
+    PAINTS,
+    WIDTH,
+    Drawing,
+    waterfall,
+    width_of,
+)  # fmt: skip
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.recorded import request_of_run
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.records import Measured
 from sphinx_verl_resources.units import GIB
-from sphinx_verl_resources.views.analysis import waterfall_chart
-from sphinx_verl_resources.views.charts import phase_chart
-from sphinx_verl_resources.views.drawing import (
-    PAINTS,
-    WIDTH,
-    Drawing,
-    axis,
-    ticks,
-    upright,
-    width_of,
-    wrap,
-)  # fmt: skip
+from sphinx_verl_resources.views.charts import axis, phase_chart, ticks, upright, wrap
 
-FACTS = read_data([]).registries
+FACTS = EstimatorContext().registries
 NASTY = "<b>&\"'</title>"
 #: White, the table stripes of sphinx_rtd_theme, and the dark pages of furo and pydata.
 PAGES = ("#ffffff", "#f3f6f6", "#131416", "#14181e")
@@ -56,12 +53,12 @@ def test_colours_are_seen_on_every_page_and_letters_on_them(category):
 
 
 def soup(chart) -> BeautifulSoup:
-    return BeautifulSoup(chart.svg("x"), "html.parser")
+    return BeautifulSoup(chart.node("x").astext(), "html.parser")
 
 
 def check(chart) -> BeautifulSoup:
     """Check the requirements for every chart."""
-    assert len(chart.svg("verl-chart-" + 40 * "x").encode()) <= MOST
+    assert len(chart.node("verl-chart-" + 40 * "x").astext().encode()) <= MOST
     found = soup(chart)
     for element in found.find_all(True):
         assert element.name not in {"style", "script"}
@@ -77,7 +74,7 @@ def check(chart) -> BeautifulSoup:
 
 def test_drawings_are_small_for_every_run():
     drawn = 0
-    for run in read_data([]).runs.values():
+    for run in EstimatorContext().runs.values():
         if run.settings:
             request = request_of_run(run, FACTS)
             check(phase_chart(estimate(request, FACTS), run.short_name, run.measured))
@@ -149,7 +146,7 @@ def test_a_measured_value_says_what_it_counts(critic, counter, words):
 
 def test_texts_are_escaped(critic):
     bars = [Bar(NASTY, "total", 0, 1e9)]
-    for chart in (phase_chart(critic, NASTY, None), waterfall_chart(bars, NASTY)):
+    for chart in (phase_chart(critic, NASTY, None), waterfall(bars, bar_label, NASTY)):
         found = check(chart)
         assert found.title.get_text() == NASTY
         assert not found.select("b")
@@ -158,7 +155,7 @@ def test_texts_are_escaped(critic):
 
 @pytest.mark.parametrize("name", ["W" * 200, "x" * 200, "权" * 200, "i l " * 50, "ab_cd." * 30])
 def test_long_names_stay_inside_and_are_told_in_full(name):
-    found = check(waterfall_chart([Bar(name, "total", 0, 1e9), Bar("x", "total", 0, 1e9)], name))
+    found = check(waterfall([Bar(name, "total", 0, 1e9), Bar("x", "total", 0, 1e9)], bar_label, name))
     *label, other, value, _other = (item.get_text() for item in found.select("text"))
     assert width_of(label[0]) + width_of(value) <= WIDTH
     assert all(width_of(line) <= WIDTH for line in label)

@@ -9,20 +9,19 @@ import pytest
 from sphinx_verl_resources.answer.answer import Answer
 from sphinx_verl_resources.answer.layouts import Layout
 from sphinx_verl_resources.answer.search import Tried
-from sphinx_verl_resources.cli.data import read_data
+from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import Estimate, estimate
 from sphinx_verl_resources.estimator.export import result_of
 from sphinx_verl_resources.estimator.names import VERDICTS
-from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run
+from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run, figures
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
 from sphinx_verl_resources.units import GIB, gib
 from sphinx_verl_resources.views.estimate import answer, phase_rows, run_texts
 from sphinx_verl_resources.views.plain_text import estimates_text
-from sphinx_verl_resources.views.run_details import summary
 from sphinx_verl_resources.views.verdicts import LABELS, REASONS, reason, short, title
 
-DATA = read_data([])
+DATA = EstimatorContext()
 
 
 def about(found: Estimate) -> Answer:
@@ -99,9 +98,8 @@ def test_what_ran_shows_no_peak_above_its_gpu(run):
     if found.undecided or found.capacity is None:
         return
     most = found.capacity / GIB
-    told = text_of([*summary(run, "", found.capacity, found)])
-    computed = told.partition(" to ")[2].partition(" of ")[0]
-    assert not computed or float(computed) <= most + 0.05
+    told = figures(found)
+    assert told is None or told.high <= found.capacity * (1 + 1e-9)
     assert float(run_texts(found)["estimate.peak"].split(" to ")[-1]) <= most + 0.05
     shown = credible(found)
     if shown is not None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...diagnostics import Code, Diagnostic, warning
+from ...diagnostics import Diagnostic, warning
 from . import syntax
 from .commands import parse
 from .conditions import holds, matches, negated
@@ -74,7 +74,7 @@ def follow(source: Source, environment: Mapping[str, str]) -> Followed:
     except TooMuchError as error:
         place = source.place(follower.at)
         problems.append(
-            Diagnostic(place, Code.shell_syntax, str(error), "split the script; the rest was not read")
+            Diagnostic(place, "shell_syntax", str(error), "split the script; the rest was not read")
         )
     return follower.result(problems)
 
@@ -332,7 +332,7 @@ class _Follower:
         if self._probes > before:
             remedy = "for another device, replace the condition with its other branch"
             self._notes[at] = warning(
-                self._source.place(at), Code.assumed_device, "the device is assumed to be a GPU", remedy
+                self._source.place(at), "assumed_device", "the device is assumed to be a GPU", remedy
             )
 
     def _set_arguments(self, name: str, words: tuple[Argument, ...]) -> None:
@@ -393,6 +393,6 @@ class _Follower:
             other = "npu" if "npu" in command else "NAME"
             remedy = f"add --env {name}={other}" if name in asked else "write its value here"
             self._notes[at] = warning(
-                self._source.place(at), Code.assumed_device, message, f"for another device, {remedy}"
+                self._source.place(at), "assumed_device", message, f"for another device, {remedy}"
             )
         self._expansion.detected.clear()

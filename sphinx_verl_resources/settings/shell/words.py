@@ -6,7 +6,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ...diagnostics import Code, Diagnostic
+from ...diagnostics import Diagnostic
 from .syntax import Arithmetic, Cause, Parameter, Part, Source, TooMuchError, Unknown, Word
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Scanner:
 
     def fail(self, at: int, message: str, remedy: str) -> None:
         """Report a syntax error."""
-        self.problems.append(Diagnostic(self.source.place(at), Code.shell_syntax, message, remedy))
+        self.problems.append(Diagnostic(self.source.place(at), "shell_syntax", message, remedy))
 
     def fail_unclosed(self, start: int, what: str) -> int:
         """Report an unclosed quote or bracket; return the end of the text, to go on from there."""

@@ -1,0 +1,292 @@
+"""The base class of all directives: it reads options, reports problems, and places tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.util.docutils import SphinxDirective
+
+from .diagnostics import NoAnswerError, did_you_mean, nearest, printable
+from .domain import VerlDomain, log_at
+from .nodes import empty_table
+from .selection import each_once, whole_number, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from .charts import Drawing
+    from .diagnostics import Diagnostic
+
+NOT_USED = " has errors; the invalid parts are not used here. See the build log."
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a directive; the reference in the documentation uses it too.
+
+    Attributes:
+        name: its name without colons.
+        help: its description, in reStructuredText.
+        values: its possible values, in words; empty for a flag.
+        default: its default, in words; empty if there is none.
+        read: a function that turns the text into a value, or raises ``NoAnswerError``.
+        value: its default.
+        about_table: whether it requires the table, which ``:show:`` can leave out.
+    """
+
+    name: str
+    help: str
+    values: str = ""
+    default: str = ""
+    read: Callable[[str], Any] = str.strip
+    value: Any = None
+    about_table: bool = False
+
+
+def number(most: int) -> Callable[[str], int]:
+    """Return a reader of a whole number from 1 to ``most``."""
+    return lambda text: whole_number(text, most)
+
+
+def numbers(most: int) -> Callable[[str], tuple[int, ...]]:
+    """Return a reader of distinct whole numbers from 1 to ``most``, in the given order."""
+    return lambda text: each_once(words(text), number(most), "name at least one number")
+
+
+def choices(allowed: Iterable[str], *alone: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a reader of distinct words from ``allowed``, in the given order.
+
+    Args:
+        allowed: the words.
+        alone: words that must be the only value; they appear in hints.
+    """
+    known = list(allowed)
+
+    def read(word: str) -> str:
+        if word.lower() in alone:
+            message = f"{word!r} cannot be combined with other values"
+            raise NoAnswerError.because(message, "write it alone, or leave it out")
+        if word.lower() not in known:
+            near, listed = nearest(word, known), ", ".join([*known, *alone])
+            hint = f"did you mean {near!r}? Allowed: {listed}" if near else f"allowed: {listed}"
+            raise NoAnswerError.because(f"unknown value {word!r}", hint)
+        return word.lower()
+
+    return lambda text: each_once(words(text), read, f"name at least one of {', '.join(known)}")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return words as code, for the description of an option."""
+    return ", ".join(f"``{name}``" for name in names)
+
+
+def pieces(help_text: str, allowed: Sequence[str], shown: Sequence[str] = ()) -> Option:
+    """Return the option ``:show:``; a chart is followed by the table.
+
+    Args:
+        help_text: the description, which explains each piece.
+        allowed: their names.
+        shown: the default; all of them if empty.
+    """
+
+    def read(text: str) -> tuple[str, ...]:
+        found = choices(allowed)(text)
+        if "table" in found or "chart" not in found:
+            return found
+        after = found.index("chart") + 1
+        return (*found[:after], "table", *found[after:])
+
+    default = f"``{', '.join(shown)}``" if shown else "all"
+    values = f"any of {listed(allowed)}, separated by commas"
+    return Option("show", help_text, values, default, read, tuple(shown or allowed))
+
+
+#: Options of every directive that makes a table.
+ABOUT_TABLE = (
+    Option("caption", "Caption of the table, instead of the default one.", "text", about_table=True),
+    Option("name", "Label for links from other pages.", "label", about_table=True),
+    Option("class", "Additional CSS classes of the table.", "names, separated by spaces", about_table=True),
+)
+
+
+class AnyOption(dict[str, Callable[[str], Any]]):
+    """An option specification that accepts every option as text.
+
+    docutils reports an unknown option in several lines and without a hint, so the directive reports it.
+    """
+
+    def __missing__(self, name: str) -> Callable[[str], Any]:
+        return directives.unchanged
+
+    def __bool__(self) -> bool:
+        # If this is false, docutils reads the options as the argument.
+        return True
+
+
+class VerlDirective(SphinxDirective):
+    """A directive that reports all problems of its options at its own line, and never stops a build.
+
+    Attributes:
+        given: the text of each valid option that is set.
+        values: the value of each option; the default if it is unset.
+        problems: the problems of the directive.
+    """
+
+    #: The name of the directive, which is also the class of its table.
+    directive: ClassVar[str]
+    takes: ClassVar[tuple[Option, ...]] = ()
+    #: The parts of the data, besides the runs, that the content depends on.
+    reads: tuple[str, ...] = ()
+    #: The hint about an argument, for a directive without one.
+    instead_of_argument: ClassVar[str] = ""
+    #: Whether text below the options is allowed.
+    takes_text: ClassVar[bool] = False
+
+    has_content = True  # so that text can be refused
+    optional_arguments = 1
+    final_argument_whitespace = True
+    option_spec: ClassVar[AnyOption] = AnyOption()
+
+    given: dict[str, str]
+    values: dict[str, Any]
+    problems: list[Diagnostic]
+
+    def run(self) -> list[nodes.Node]:
+        """Return the content, or a box for each problem."""
+        self.given, self.problems = {}, []
+        self.domain.use(*self.reads)
+        self._read_options()
+        content: list[nodes.Node] = []
+        if not self.problems:
+            with self.noted():
+                content = self.show()
+        if self.problems:
+            content = [self.box(nodes.Text(f"{self.name}: {problem.text}")) for problem in self.problems]
+        for problem in self.problems:
+            self.log(problem)
+        for node in content:
+            self.set_source_info(node)
+        wrong = (item for part in self.reads for item in self.data.diagnostics_of(part) if item.is_error)
+        files = sorted({item.place.path for item in wrong})
+        boxes = [self.box(nodes.literal("", printable(name)), nodes.Text(NOT_USED)) for name in files]
+        return [*boxes, *content]
+
+    def _read_options(self) -> None:
+        known = {option.name: option for option in self.takes}
+        self.values = {name: option.value for name, option in known.items()}
+        for name, text in ((name, str(text or "")) for name, text in self.options.items()):
+            with self.noted(name):
+                if name not in known:
+                    hint = did_you_mean(name, known) or "the directive has no options"
+                    raise NoAnswerError.because("unknown option", hint)
+                if bool(known[name].values) is not bool(text.strip()):
+                    what = (
+                        f"takes no value, got {text!r}; remove it"
+                        if text
+                        else "a value is missing; write one"
+                    )
+                    raise NoAnswerError.because(what)
+                self.given[name] = text
+                self.values[name] = known[name].read(text)
+        with self.noted():
+            if self.content and not self.takes_text:
+                raise NoAnswerError.because("the directive takes no text", "remove the text")
+        with self.noted():
+            if self.arguments and self.instead_of_argument:
+                raise NoAnswerError.because("the directive takes no argument", self.instead_of_argument)
+        about = next(
+            (option.name for option in self.takes if option.about_table and option.name in self.given), ""
+        )
+        with self.noted(about):
+            if about and "table" not in (self.values.get("show") or "table"):
+                remedy = "add table to :show:, or remove the option"
+                raise NoAnswerError.because("needs the table, which :show: leaves out", remedy)
+
+    def show(self) -> list[nodes.Node]:
+        """Return the content; if there are ``problems`` afterwards, the content is not used.
+
+        Raises:
+            NoAnswerError: there is no content because of a problem.
+        """
+        raise NotImplementedError
+
+    @property
+    def domain(self) -> VerlDomain:
+        """The domain, which has the data of this build."""
+        return VerlDomain.of(self.env)
+
+    @property
+    def data(self) -> Any:
+        """The records: a ``Dataset``, or the kind that rooms have made of it."""
+        return self.domain.records
+
+    @contextmanager
+    def noted(self, option: str = "") -> Iterator[None]:
+        """Record an error of the block as a problem, at an option if one is named, and continue."""
+        try:
+            yield
+        except NoAnswerError as error:
+            key = f":{option}" if option else ""
+            self.problems += [
+                replace(problem, place=replace(problem.place, key=problem.place.key or key))
+                for problem in error.diagnostics
+            ]
+
+    def log(self, problem: Diagnostic) -> None:
+        """Print a problem at its line, otherwise at the line of the directive."""
+        place = problem.place
+        where = f"{place.shown_path}:{place.line}" if place.path else self.get_location()
+        log_at(where, problem.code, f"{self.name}: {problem.text}", self.config, problem.severity)
+
+    def box(self, *content: nodes.Node) -> nodes.error:
+        """Return a box with a problem for readers of the page; its text can be searched for as it is."""
+        # Sphinx compares the attribute with `is False`.
+        paragraph = nodes.paragraph("", "", *content, support_smartquotes=False, translatable=0)
+        return nodes.error("", paragraph, classes=["verl-problem"])
+
+    def table(
+        self,
+        inside: nodes.Element | None,
+        caption: str = "",
+        *,
+        with_options: bool = True,
+        table_class: str = "",
+    ) -> nodes.table:
+        """Return a table.
+
+        Args:
+            inside: its rows; None if they are written later.
+            caption: its title; none if empty.
+            with_options: whether the options of the directive apply to this table.
+            table_class: its class; the name of the directive by default.
+        """
+        table = empty_table(table_class or self.directive)
+        self.set_source_info(table)
+        caption = (with_options and self.values["caption"]) or caption
+        if caption:  # Sphinx's permanent link to it needs an id
+            table += nodes.title("", caption)
+            self.reserve(nodes.make_id(f"{table['classes'][0]}-{caption}"), table)
+        table += inside or []
+        if with_options:
+            table["classes"] += (self.values["class"] or "").split()
+            self.add_name(table)
+        return table
+
+    def chart(self, drawing: Drawing, name: str) -> nodes.raw:
+        """Return a chart; its id contains ``name``, which each part of the chart repeats."""
+        return drawing.node(self.reserve(nodes.make_id(f"verl-chart-{name[:40]}"), nodes.target()))
+
+    def reserve(self, stem: str, node: nodes.Element) -> str:
+        """Give a node the id ``stem``; if it is taken on the page, ``stem-2`` and so on."""
+        document = self.state.document
+        names = (stem if index == 1 else f"{stem}-{index}" for index in count(1))
+        found = next(name for name in names if name not in document.ids)
+        document.ids[found] = node
+        node["ids"].append(found)
+        return found

@@ -1,0 +1,52 @@
+"""``.. verl-accuracy::``: every recorded case, computed and observed."""
+
+from __future__ import annotations
+
+from docutils import nodes
+
+from ..directive import ABOUT_TABLE, Option, VerlDirective, choices, listed
+from ..estimator.accuracy_records import CASE_GROUPS, TRAINING
+from ..i18n import _, plural
+
+#: The groups of runs of verl.
+GROUPS = tuple(group for group in CASE_GROUPS if group != TRAINING)
+OPTIONS = (
+    Option(
+        "group",
+        "Groups of cases to include.",
+        f"any of {listed(GROUPS)}, separated by commas",
+        "all",
+        choices(GROUPS),
+        GROUPS,
+    ),
+    *ABOUT_TABLE,
+)
+
+
+class VerlAccuracy(VerlDirective):
+    """Every case with its computed and observed value."""
+
+    directive = "verl-accuracy"
+    takes = OPTIONS
+    instead_of_argument = "list groups in :group:"
+
+    reads = ("config_keys", "accuracy", "cases")
+
+    def show(self) -> list[nodes.Node]:
+        """Return the table, folded in HTML, with the reasons why some cases do not count."""
+        from ..estimator.backtest import scores_of
+        from ..nodes import details
+        from ..views import accuracy as render
+
+        scores = scores_of(self.data, self.values["group"])
+        reasons = dict.fromkeys(filter(None, map(render.reason, scores)))
+        targets = {text: nodes.target() for text in reasons}
+        marks = {
+            text: (f"[{number}]", self.reserve(f"verl-case-note-{number}", target))
+            for number, (text, target) in enumerate(targets.items(), 1)
+        }
+        content: list[nodes.Node] = [self.table(render.case_rows(scores, marks), _("Every case"))]
+        if reasons:
+            content.append(render.reason_list(reasons, targets))
+        text = plural("{count} case", "{count} cases", len(scores)).format(count=len(scores))
+        return [details([nodes.Text(text)], content)]
