@@ -5,44 +5,42 @@ verl itself works phase by phase. Remarks in ``analysis.yaml`` describe the diff
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .analysis_records import LIMITS, STATE_COMPONENTS, STATES, TOTAL
-from .breakdown import Breakdown, Category, Change, Component, Formula
-from .diagnostics import NoAnswerError, did_you_mean, nearest, suggest_or
-from .i18n import N_
-from .records import fold, nearest_size
+from .breakdown import Breakdown, Category, Component, Factor
+from .diagnostics import NoAnswerError, did_you_mean
+from .i18n import N_, _, plural
+from .records import fold
+from .selection import whole_number
 from .units import GB, MIB, gb, gib, short_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from .analysis_records import Analysis, Assumptions, Claim, Requirement, Step
     from .diagnostics import Code
-    from .registries import Architecture
 
-#: The names of the components for people.
-LABELS = {
-    "parameters": N_("Parameters"),
-    "gradients": N_("Gradients"),
-    "optimizer": N_("Optimizer states"),
-    "activations": N_("Activations"),
-    "kv-cache": N_("KV cache"),
-    "overhead": N_("System overhead"),
+#: The components: name, name inside a sentence, and use.
+COMPONENTS = {
+    "parameters": (N_("Parameters"), N_("parameters"), Category.WEIGHTS),
+    "gradients": (N_("Gradients"), N_("gradients"), Category.GRADIENTS),
+    "optimizer": (N_("Optimizer states"), N_("optimizer states"), Category.OPTIMIZER),
+    "activations": (N_("Activations"), N_("activations"), Category.ACTIVATIONS),
+    "kv-cache": (N_("KV cache"), N_("KV cache"), Category.ROLLOUT_ENGINE),
+    "overhead": (N_("System overhead"), N_("system overhead"), Category.RUNTIME_OVERHEAD),
 }
 #: The last line of a waterfall.
 PER_GPU = "per-gpu"
 
 
-@dataclass(frozen=True)
-class ModelShape:
-    """The numbers of a model that the formulas use. Counts, not bytes.
+class ModelShape(NamedTuple):
+    """The numbers of a model. Counts, not bytes.
 
     Attributes:
-        name: the model's name on pages.
+        name: its name on pages.
         checkpoint: the Hugging Face name of the model with this shape; empty if given by numbers.
         attention_heads: the number of heads, 0 if not recorded; no formula uses it, nor the vocabulary.
         gpus: the default number of GPUs that share the model.
@@ -58,59 +56,25 @@ class ModelShape:
     vocabulary_size: int
     gpus: int
 
-    @property
-    def implied_parameters(self) -> int:
-        """The parameters of all layers: attention, and three matrices of the feed-forward part."""
-        return self.layers * self.hidden_size * (4 * self.hidden_size + 3 * self.ffn_dimension)
 
-    @property
-    def stated_hidden_size(self) -> float:
-        """The hidden size by the document's own rule, which its figures do not follow."""
-        return math.sqrt(self.parameters / (12 * self.layers))
-
-
-@dataclass(frozen=True)
-class StepTaken:
-    """One optimisation, and the memory of a GPU before and after it.
+class Line(NamedTuple):
+    """A line of the analysis: a component, a step or a sum. Sizes are bytes.
 
     Attributes:
-        step: the recorded step.
-        gpus: the number of GPUs, if it divides something among them.
-    """
-
-    step: Step
-    gpus: int | None
-    before: Breakdown
-    after: Breakdown
-
-    @property
-    def saved(self) -> float:
-        """The bytes that the step saves, never negative."""
-        return self.before.total - self.after.total
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A line of the waterfall. Sizes are bytes.
-
-    Attributes:
-        label: its name for people; for a step, the recorded label.
         subject: the component or step; ``total`` for the sum, ``per-gpu`` for the rest after all steps.
+        label: its displayed name.
         change: the bytes that the line adds, negative if it subtracts.
-        running: the total up to and including this line.
-        of: the component or the step; None for a sum.
+        now: all components up to and including this line.
+        parts: the components that the line adds or changes; none for a sum.
+        step: the recorded step, if it is one.
     """
 
-    label: str
     subject: str
+    label: str
     change: float
-    running: float
-    of: Component | StepTaken | None = None
-
-    @property
-    def shown(self) -> float:
-        """The size that the line shows: a sum as a whole, anything else as a change."""
-        return self.change if self.of else self.running
+    now: Breakdown
+    parts: tuple[Component, ...] = ()
+    step: Step | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +87,7 @@ class Outcome:
         batch_size: the number of sequences.
         sequence_length: the tokens of each sequence.
         start: all components on one GPU.
-        steps: the applied steps of the chain, in order.
+        lines: the components, their total, the applied steps in order, and the memory of one GPU.
     """
 
     shape: ModelShape
@@ -131,28 +95,17 @@ class Outcome:
     batch_size: int
     sequence_length: int
     start: Breakdown
-    steps: tuple[StepTaken, ...]
+    lines: tuple[Line, ...]
 
     @property
     def end(self) -> Breakdown:
         """The memory of one GPU after all steps."""
-        return self.steps[-1].after if self.steps else self.start
+        return self.lines[-1].now
 
-    def share_of_total(self, size: float) -> float:
-        """Return bytes as a share of everything on one GPU; 0 if that is nothing."""
-        return size / self.start.total if self.start.total else 0.0
-
-    def waterfall(self) -> Iterator[Bar]:
-        """Yield the lines, from the first component to the memory of one GPU."""
-        running, total = 0.0, self.start.total
-        for component in self.start.components:
-            running += component.size
-            yield Bar(component.label, component.key, component.size, running, component)
-        yield Bar(N_("Total"), TOTAL, 0, total)
-        for taken in self.steps:
-            yield Bar(taken.step.label, taken.step.name, -taken.saved, taken.after.total, taken)
-        if self.steps:
-            yield Bar(N_("Per GPU"), PER_GPU, self.end.total - total, self.end.total)
+    @property
+    def steps(self) -> tuple[Line, ...]:
+        """The lines of the applied steps."""
+        return tuple(line for line in self.lines if line.step)
 
 
 def analyse(
@@ -179,55 +132,57 @@ def analyse(
     assumed, shape = assumptions_of(analysis), find_shape(analysis, name)
     gpus, batch_size = gpus or shape.gpus, batch_size or assumed.batch_size
     sequence_length = sequence_length or assumed.sequence_length
-    start = Breakdown(tuple(_components(assumed, shape, batch_size, sequence_length)))
-    taken: list[StepTaken] = []
+    lines: list[Line] = []
+    now = Breakdown(())
+    for key, factors in _formulas(assumed, shape, batch_size, sequence_length).items():
+        label, _inside, category = COMPONENTS[key]
+        part = Component(key, label, category, factors, "assumed")
+        now = Breakdown((*now.components, part))
+        lines.append(Line(key, _(label), part.size, now, (part,)))
+    start = now
+    lines.append(Line(TOTAL, _("Total"), 0, start))
     for step_name in analysis.steps if steps is None else steps:
         step = analysis.steps.get(step_name)
         if step is None:
             hint = did_you_mean(step_name, analysis.steps)
-            raise NoAnswerError.because(f"there is no step {step_name!r}", hint)
-        taken.append(_take(step, taken[-1].after if taken else start, gpus))
-    return Outcome(shape, gpus, batch_size, sequence_length, start, tuple(taken))
+            raise NoAnswerError.because(f"there is no step {step_name!r}", hint, key=":steps")
+        label = step.label
+        if step.divide_by == "gpus":
+            factor = Factor("GPUs", gpus, "÷")
+            over = plural("{step} over {count} GPU", "{step} over {count} GPUs", gpus)
+            label = over.format(step=label, count=gpus)
+        elif step.divide_by:
+            factor = Factor(short_number(step.divide_by), step.divide_by, "÷")
+        else:
+            factor = Factor(short_number(step.multiply_by or 1), step.multiply_by or 1)
+        before, keys = now, step.components
+        now = Breakdown(tuple(part.changed(factor) if part.key in keys else part for part in now.components))
+        parts = tuple(part for part in now.components if part.key in keys)
+        lines.append(Line(step.name, label, now.total - before.total, now, parts, step))
+    if now is not start:
+        lines.append(Line(PER_GPU, _("Per GPU"), now.total - start.total, now))
+    return Outcome(shape, gpus, batch_size, sequence_length, start, tuple(lines))
 
 
-def _components(assumed: Assumptions, shape: ModelShape, batch: int, sequence: int) -> Iterator[Component]:
-    parameters = (("parameters", shape.parameters),)
-    tokens = (("batch", batch), ("sequence", sequence))
-    hidden, layers = ("hidden", shape.hidden_size), ("layers", shape.layers)
-    # Category, variables, and constants; keys and values are the 2 of the KV cache.
-    formulas: dict[str, tuple[Category, tuple[tuple[str, float], ...], list[tuple[float, str]]]] = {
-        "parameters": (Category.WEIGHTS, parameters, [(assumed.parameter_bytes, "bytes")]),
-        "gradients": (Category.GRADIENTS, parameters, [(assumed.gradient_bytes, "bytes")]),
-        "optimizer": (
-            Category.OPTIMIZER,
-            parameters,
-            [(assumed.optimizer_moments, "moments"), (assumed.optimizer_bytes, "bytes")],
-        ),
-        "activations": (
-            Category.ACTIVATIONS,
-            (*tokens, hidden, layers),
-            [(assumed.activation_bytes, "bytes")],
-        ),
-        "kv-cache": (
-            Category.ROLLOUT_ENGINE,
-            (*tokens, layers, hidden),
-            [(2, ""), (assumed.kv_cache_bytes, "bytes")],
-        ),
-        "overhead": (Category.RUNTIME_OVERHEAD, (("bytes per GPU", assumed.overhead_gb * GB),), []),
+def _formulas(
+    assumed: Assumptions, shape: ModelShape, batch_size: int, sequence_length: int
+) -> dict[str, tuple[Factor, ...]]:
+    """Return the formula of each component."""
+    parameters, hidden = Factor("parameters", shape.parameters), Factor("hidden", shape.hidden_size)
+    tokens = (Factor("batch", batch_size), Factor("sequence", sequence_length))
+    layers, moments = Factor("layers", shape.layers), assumed.optimizer_moments
+
+    def each(size: float, times: int = 1, unit: str = "") -> Factor:
+        return Factor(f"{unit}{short_number(size)} bytes", times * size)
+
+    return {
+        "parameters": (parameters, each(assumed.parameter_bytes)),
+        "gradients": (parameters, each(assumed.gradient_bytes)),
+        "optimizer": (parameters, each(assumed.optimizer_bytes, moments, f"{moments} moments × ")),
+        "activations": (*tokens, hidden, layers, each(assumed.activation_bytes)),
+        "kv-cache": (*tokens, layers, hidden, each(assumed.kv_cache_bytes, 2, "2 × ")),  # keys and values
+        "overhead": (Factor("bytes per GPU", assumed.overhead_gb * GB),),
     }
-    for key, (category, variables, constants) in formulas.items():
-        yield Component(key, LABELS[key], category, Formula(variables, tuple(constants)), "assumed")
-
-
-def _take(step: Step, before: Breakdown, gpus: int) -> StepTaken:
-    if step.divide_by == "gpus":
-        change = Change("÷", gpus, "GPUs")
-    else:
-        change = Change("÷", step.divide_by) if step.divide_by else Change("×", step.multiply_by or 1)
-    after = Breakdown(
-        tuple(item.changed(change) if item.key in step.components else item for item in before.components)
-    )
-    return StepTaken(step, gpus if change.symbol else None, before, after)
 
 
 def assumptions_of(analysis: Analysis) -> Assumptions:
@@ -241,9 +196,6 @@ def assumptions_of(analysis: Analysis) -> Assumptions:
     return analysis.assumptions
 
 
-# -- models
-
-
 def find_shape(analysis: Analysis, name: str) -> ModelShape:
     """Find a specification of the analysis, or a checkpoint by its full or short name.
 
@@ -252,79 +204,27 @@ def find_shape(analysis: Analysis, name: str) -> ModelShape:
     """
     assumed, known = assumptions_of(analysis), analysis.architectures
     spec = next((spec for spec in analysis.specifications.values() if fold(spec.name) == fold(name)), None)
+    gpus = (spec and spec.gpus) or assumed.gpus
     if spec and spec.model is None:
-        return ModelShape(
-            name=spec.name,
-            checkpoint="",
-            parameters=spec.parameters or 0,
-            hidden_size=spec.hidden_size or 0,
-            layers=spec.layers or 0,
-            ffn_dimension=round(assumed.ffn_ratio * (spec.hidden_size or 0)),
-            attention_heads=spec.attention_heads or 0,
-            vocabulary_size=assumed.vocabulary_size,
-            gpus=spec.gpus or assumed.gpus,
-        )
-    wanted = (spec and spec.model) or name
-    entry: Architecture | None = known.get(wanted) or next(
-        (entry for entry in known if fold(wanted) in {fold(entry.name), fold(entry.hf_id)}), None
-    )
-    if entry is None and spec:
-        raise NoAnswerError.because(
-            f"{wanted!r}, the model of {spec.name}, is not in architectures.yaml", "add it"
-        )
+        hidden, heads = spec.hidden_size or 0, spec.attention_heads or 0
+        numbers = (spec.parameters or 0, hidden, spec.layers or 0, round(assumed.ffn_ratio * hidden), heads)
+        return ModelShape(spec.name, "", *numbers, assumed.vocabulary_size, gpus)
+    wanted = spec.model if spec and spec.model else name
+    entry = known.get(wanted) or next((entry for entry in known if fold(entry.name) == fold(wanted)), None)
     if entry is None:
-        code: Code = "unknown_model" if "/" in name else "unknown_size"
-        raise NoAnswerError.because(f"unknown model {name!r}", _other_model(analysis, name), code=code)
-    own_name = name if name in entry.lookup_names else entry.name
-    return ModelShape(
-        name=spec.name if spec else own_name,
-        checkpoint=wanted if spec else entry.hf_id,
-        parameters=entry.parameters,
-        hidden_size=entry.hidden_size,
-        layers=entry.num_hidden_layers,
-        ffn_dimension=entry.intermediate_size or 0,
-        attention_heads=entry.num_attention_heads,
-        vocabulary_size=entry.vocab_size,
-        gpus=(spec and spec.gpus) or assumed.gpus,
-    )
-
-
-def _other_model(analysis: Analysis, name: str) -> str:
-    listed = f"use one of {', '.join(analysis.specifications)}, or a checkpoint from architectures.yaml"
-    if size := nearest_size(name, analysis.specifications):
-        return f"the nearest is {size}; {listed}"
-    near = nearest(name, [*analysis.specifications, *analysis.architectures.names])
-    return f"did you mean {near!r}?" if near else listed
-
-
-def own_models(analysis: Analysis) -> tuple[str, ...]:
-    """Return the models with figures from the analysis itself, not from a checkpoint."""
-    return tuple(name for name, entry in analysis.specifications.items() if entry.model is None)
-
-
-def sharing_steps(analysis: Analysis) -> dict[str, Step]:
-    """Return the steps that divide something among the GPUs."""
-    return {name: step for name, step in analysis.steps.items() if step.divide_by == "gpus"}
-
-
-def entry_of(entries: Mapping[str, Any], section: str, name: str) -> Any:
-    """Return the entry of a section by its name, ignoring case.
-
-    Raises:
-        NoAnswerError: there is none.
-    """
-    for known, entry in entries.items():
-        if known.casefold() == name.casefold():
-            return entry
-    message = f"{section!r} has no entry for {name!r}"
-    raise NoAnswerError.because(message, did_you_mean(name, entries), code="unknown_size")
+        listed = f"use one of {', '.join(analysis.specifications)}, or a checkpoint from architectures.yaml"
+        hint = did_you_mean(wanted, [*analysis.specifications, *known.names], listed)
+        code: Code = "unknown_model" if "/" in wanted else "unknown_size"
+        raise NoAnswerError.because(f"unknown model {wanted!r}", hint, code=code)
+    of_layers = (entry.num_hidden_layers, entry.intermediate_size or 0, entry.num_attention_heads)
+    names = (spec.name, wanted) if spec else (name, entry.hf_id)
+    return ModelShape(*names, entry.parameters, entry.hidden_size, *of_layers, entry.vocab_size, gpus)
 
 
 # -- the original requirement lists
 
 
-@dataclass(frozen=True)
-class JudgedClaim:
+class JudgedClaim(NamedTuple):
     """A claim about one GPU, and its judgement by the analysis. Sizes are bytes.
 
     Attributes:
@@ -332,28 +232,26 @@ class JudgedClaim:
         gpu: the name of the GPU.
         limit: the part of its memory that may be used.
         per_gpu: the memory of a GPU with the claimed number, after all steps.
-        counts: the number of GPUs by each derivation, None if no number is enough. ``chain``: the smallest
-            power of two with which each GPU stays below the limit. ``pooled``: the smallest power of two
-            whose GPUs together can hold the total. ``doubled``: twice the minimum in the lists.
+        chain: the smallest power of two with which each GPU stays below the limit; None if none is enough.
+        pooled: the smallest power of two whose GPUs together can hold the total.
+        same: the derivations that give the claimed number.
         judgement: ``holds``, ``too few``, ``more than needed`` or ``never fits``, by the chain.
-        deciding: a number of GPUs that shows why, and the memory of each GPU with it; None if one GPU is
-            enough. ``holds``: half of the claimed number; ``more than needed``: the smallest sufficient
-            number; otherwise the claimed number. For ``never fits``, the memory is the part that more GPUs do
-            not reduce.
+        reason: why, with the two values below.
+        gpus: a number of GPUs that shows why; 0 if one GPU is enough.
+        size: the memory of each of these GPUs.
     """
 
     claim: Claim
     gpu: str
     limit: float
     per_gpu: float
-    counts: Mapping[str, int | None]
+    chain: int | None
+    pooled: int | None
+    same: list[str]
     judgement: str
-    deciding: tuple[int, float] | None
-
-    @property
-    def follows(self) -> tuple[str, ...]:
-        """The derivations that give the claimed number of GPUs."""
-        return tuple(name for name, number in self.counts.items() if number == self.claim.count)
+    reason: str
+    gpus: int
+    size: float
 
 
 def judge(analysis: Analysis, requirement: Requirement) -> list[JudgedClaim]:
@@ -362,101 +260,50 @@ def judge(analysis: Analysis, requirement: Requirement) -> list[JudgedClaim]:
     Raises:
         NoAnswerError: the model or a GPU is unknown.
     """
-    minimum = {claim.gpus: claim.count for claim in requirement.claims if claim.level == "minimum"}
-    return [
-        _judge(analysis, requirement.name, claim, gpu_name, minimum.get(claim.gpus))
-        for claim in requirement.claims
-        for gpu_name in claim.gpus
-    ]
-
-
-def _judge(analysis: Analysis, name: str, claim: Claim, gpu_name: str, minimum: int | None) -> JudgedClaim:
-    def per_gpu(gpus: int) -> float:
-        return analyse(analysis, name, gpus=gpus).end.total
-
-    gpu, count = analysis.gpus.get(gpu_name), claim.count
-    if gpu is None:
-        message = f"unknown GPU {gpu_name!r} in the requirements of {name!r}"
-        raise NoAnswerError.because(message, "add it to gpus.yaml")
-    limit = assumptions_of(analysis).memory_limit * gpu.memory_mib * MIB
-    smallest = smallest_count(analysis, name, limit)
-    deciding: tuple[int, float] | None
-    if smallest is None:
-        judgement, deciding = "never fits", (count, _undivided(analysis, name))
-    else:
-        if per_gpu(count) >= limit:
-            judgement, shown = "too few", count
-        elif count > smallest:
-            judgement, shown = "more than needed", smallest
+    name, claims = requirement.name, requirement.claims
+    minimum = {claim.gpus: claim.count for claim in claims if claim.level == "minimum"}
+    powers = [1 << exponent for exponent in range(21)]
+    numbers = (*powers, *(claim.count for claim in claims))
+    sizes = {number: analyse(analysis, name, number).end.total for number in numbers}
+    total, judged = analyse(analysis, name).start.total, []
+    for claim, gpu_name in ((item, gpu_name) for item in claims for gpu_name in item.gpus):
+        count, gpu = claim.count, analysis.gpus.get(gpu_name)
+        if gpu is None:
+            message = f"unknown GPU {gpu_name!r} in the requirements of {name!r}"
+            raise NoAnswerError.because(message, "add it to gpus.yaml")
+        limit = assumptions_of(analysis).memory_limit * gpu.memory_mib * MIB
+        chain = next((number for number in powers if sizes[number] < limit), None)
+        pooled = next((number for number in powers if number * limit >= total), None)
+        doubled = None if claim.level == "minimum" else 2 * minimum.get(claim.gpus, 0)
+        if chain is None:
+            verdict, reason, gpus = N_("never fits"), N_("{verdict}: {size} stay on each GPU"), powers[-1]
+        elif sizes[count] >= limit:
+            verdict, reason, gpus = N_("too few"), N_("{verdict}: they need {size} each"), count
         else:
-            judgement, shown = "holds", smallest // 2
-        deciding = (shown, per_gpu(shown)) if shown else None
-    counts = {
-        "chain": smallest,
-        "pooled": power_of_two(analyse(analysis, name).start.total / limit),
-        "doubled": 2 * minimum if minimum and claim.level != "minimum" else None,
-    }
-    return JudgedClaim(claim, gpu.name, limit, per_gpu(count), counts, judgement, deciding)
-
-
-def _undivided(analysis: Analysis, name: str) -> float:
-    """Return the bytes per GPU that more GPUs do not reduce, after all steps."""
-    divided = {key for step in sharing_steps(analysis).values() for key in step.components}
-    end = analyse(analysis, name).end
-    return end.of(component.key for component in end.components if component.key not in divided)
-
-
-def smallest_count(analysis: Analysis, name: str, limit: float) -> int | None:
-    """Return the smallest power of two with which each GPU stays below ``limit`` bytes, after all steps.
-
-    Return None if none up to 2^20 is enough.
-    """
-    counts = (1 << exponent for exponent in range(21))
-    return next((count for count in counts if analyse(analysis, name, count).end.total < limit), None)
-
-
-def power_of_two(number: float) -> int:
-    """Return the smallest power of two that is at least ``number``, and at least 1."""
-    return 1 << max(0, math.ceil(number) - 1).bit_length()
+            reason = N_("{verdict}: {gpus} would need {size} each")
+            verdict, gpus = (N_("more than needed"), chain) if count > chain else (N_("holds"), chain // 2)
+        derived = {N_("the chain"): chain, N_("the pool"): pooled, N_("twice the minimum"): doubled}
+        same = [way for way, number in derived.items() if number == count]
+        why = (verdict, reason, gpus, sizes.get(gpus, 0.0))
+        judged.append(JudgedClaim(claim, gpu.name, limit, sizes[count], chain, pooled, same, *why))
+    return judged
 
 
 # -- figures by name
 
-#: Assumptions, as text.
-ASSUMPTIONS: dict[str, Callable[[Assumptions], str]] = {
-    "batch size": lambda assumed: short_number(assumed.batch_size),
-    "sequence length": lambda assumed: short_number(assumed.sequence_length),
-    "vocabulary size": lambda assumed: short_number(assumed.vocabulary_size),
-    "system overhead": lambda assumed: gb(assumed.overhead_gb * GB),
-    "FFN ratio": lambda assumed: short_number(assumed.ffn_ratio),
-    "memory limit": lambda assumed: f"{short_number(assumed.memory_limit * 100)} %",
-    "GPUs": lambda assumed: short_number(assumed.gpus),
-}
-#: Properties of the model and of the outcome, as text.
-PROPERTIES: dict[str, Callable[[Outcome], str]] = {
-    "number of parameters": lambda outcome: short_number(outcome.shape.parameters),
-    "hidden size": lambda outcome: short_number(outcome.shape.hidden_size),
-    "stated hidden size": lambda outcome: short_number(round(outcome.shape.stated_hidden_size)),
-    "layers": lambda outcome: short_number(outcome.shape.layers),
-    "FFN dimension": lambda outcome: short_number(outcome.shape.ffn_dimension),
-    "GPUs": lambda outcome: short_number(outcome.gpus),
-    "checkpoint": lambda outcome: outcome.shape.checkpoint,
-}
 #: Sizes by name, each with its components.
-SIZES: dict[str, tuple[str, ...]] = {
-    **{name: (key,) for key, label in LABELS.items() for name in (label, key)},
+SIZES: Mapping[str, tuple[str, ...]] = {
+    **{name: (key,) for key, (label, *_rest) in COMPONENTS.items() for name in (label, key)},
     "model states": STATE_COMPONENTS,
     STATES: STATE_COMPONENTS,
-    TOTAL: tuple(LABELS),
+    TOTAL: tuple(COMPONENTS),
 }
-MODEL_NAMES = "model names"
-#: The options of a figure, each with its form between model and figure.
-OPTIONS = {
-    "gpus": r"([0-9]+) GPUs?",
-    "batch-size": r"batch(?: size)? ([0-9]+)",
-    "sequence-length": r"sequence(?: length)? ([0-9]+)",
+#: The options between model and figure, with the names in ``LIMITS``.
+_OPTIONS = {
+    "gpus": r"\d+ GPUs?",
+    "batch-size": r"batch( size)? \d+",
+    "sequence-length": r"sequence( length)? \d+",
 }
-_UNITS = {fold("in GB"): gb, fold("in GiB"): gib}
 EXAMPLES = "for example '8B, after FSDP', '3B, KV cache' or 'batch size'"
 
 
@@ -470,90 +317,57 @@ def value_text(analysis: Analysis, text: str) -> str:
         NoAnswerError: the figure is unknown.
     """
     name, *parts = (" ".join(part.split()) for part in text.split(","))
-    if not parts:
-        return _assumption(analysis, name)
-    options, rest = _options(parts)
-    units = [_UNITS[fold(part)] for part in rest if fold(part) in _UNITS]
-    asked = [part for part in rest if fold(part) not in _UNITS]
-    if len(asked) != 1:
-        listed = ", ".join(map(repr, asked)) or "none"
-        raise NoAnswerError.because(f"expected one figure, got {listed}", EXAMPLES)
-    figures = _figures(analysis)
-    known = {fold(figure): figure for figure in figures}.get(fold(asked[0]), "")
-    if not known:
-        _refuse(analysis, asked[0], figures)
-    if "gpus" in options and known in {*PROPERTIES, *SIZES} - {"GPUs"}:
-        raise NoAnswerError.because(f"the number of GPUs does not change {asked[0]!r}", EXAMPLES)
-    gpus, batch_size, sequence_length = map(options.get, OPTIONS)
-    outcome = analyse(analysis, name, gpus, batch_size, sequence_length)
-    value = figures[known](outcome)
+    options: dict[str, int] = {}
+    asked, write = [], gb
+    for part in parts:
+        forms = _OPTIONS.items()
+        option = next((name for name, form in forms if re.fullmatch(form, part, re.IGNORECASE)), "")
+        if option and option not in options:
+            options[option] = whole_number(re.sub(r"\D", "", part), LIMITS[option])
+        elif part.casefold() == "in gib":
+            write = gib
+        else:
+            asked.append(part)
+    if parts:
+        gpus, batch_size, sequence_length = map(options.get, LIMITS)
+        figures = _figures(analyse(analysis, name, gpus, batch_size, sequence_length))
+        figure = ", ".join(asked)
+    else:
+        assumed, figure = assumptions_of(analysis), name
+        figures = _numbers(dict(assumed)) | {
+            "system overhead": assumed.overhead_gb * GB,
+            "memory limit": f"{short_number(assumed.memory_limit * 100)} %",
+            "model names": ", ".join(analysis.specifications),
+        }
+    value = {fold(known): value for known, value in figures.items()}.get(fold(figure))
+    if value is None:
+        hint = did_you_mean(figure, figures, f"write a model and a figure, {EXAMPLES}")
+        raise NoAnswerError.because(f"there is no figure {figure!r}", hint)
     if isinstance(value, float):
-        return units[-1](value) if units else gb(value)
-    if gib in units:
-        raise NoAnswerError.because(f"{known!r} is not a size and has no unit", "remove the unit")
-    if not value:
-        message = f"{known!r} is not recorded for {name}"
-        raise NoAnswerError.because(message, "record it in analysis.yaml")
+        return write(value)
+    if write is gib or not value:
+        problem = f"is not recorded for {name}" if write is gb else "is not a size and has no unit"
+        raise NoAnswerError.because(f"{figure!r} {problem}")
     return value
 
 
-def _figures(analysis: Analysis) -> dict[str, Callable[[Outcome], str | float]]:
-    """Return all figures of a model, under each of their names: bytes, or text."""
-    figures: dict[str, Callable[[Outcome], str | float]] = {
-        **{name: lambda outcome, keys=keys: outcome.start.of(keys) for name, keys in SIZES.items()},  # type: ignore[misc]
-        "per GPU": lambda outcome: outcome.end.total,
-        **PROPERTIES,
+def _numbers(fields: Mapping[str, Any]) -> dict[str, str | float]:
+    """Return fields as text, by names with spaces."""
+    return {
+        name.replace("_", " "): value if isinstance(value, str) else short_number(value)
+        for name, value in fields.items()
     }
 
-    def add(label: str, place: int) -> None:
-        figures[f"saved by {label}"] = lambda outcome: outcome.steps[place].saved
-        figures[f"after {label}"] = lambda outcome: outcome.steps[place].after.total
-        for name, keys in SIZES.items():
-            figures[f"{name} after {label}"] = lambda outcome, keys=keys: outcome.steps[place].after.of(keys)  # type: ignore[misc]
 
-    for place, step in enumerate(analysis.steps.values()):
-        add(step.label, place)
-        add(step.name, place)
+def _figures(outcome: Outcome) -> dict[str, str | float]:
+    """Return all figures of a model, under each of their names: bytes, or text."""
+    figures = _numbers({**outcome.shape._asdict(), "gpus": outcome.gpus})
+    figures["number of parameters"] = short_number(outcome.shape.parameters)
+    figures["per GPU"] = outcome.end.total
+    figures |= {name: outcome.start.of(keys) for name, keys in SIZES.items()}
+    for line in outcome.lines:
+        for step in (line.step.name, line.step.label) if line.step else ():
+            figures[f"saved by {step}"] = -line.change
+            figures[f"after {step}"] = line.now.total
+            figures |= {f"{name} after {step}": line.now.of(keys) for name, keys in SIZES.items()}
     return figures
-
-
-def _assumption(analysis: Analysis, text: str) -> str:
-    """Return a value that needs no model: an assumption, or the names of all models."""
-    if fold(text) == fold(MODEL_NAMES):
-        return ", ".join(analysis.specifications)
-    for name, show in ASSUMPTIONS.items():
-        if fold(name) == fold(text):
-            return show(assumptions_of(analysis))
-    hint = did_you_mean(text, [*ASSUMPTIONS, MODEL_NAMES])
-    raise NoAnswerError.because(f"unknown figure {text!r}: write a model and a figure, {EXAMPLES}", hint)
-
-
-def _options(parts: list[str]) -> tuple[dict[str, int], list[str]]:
-    """Split the parts into options and others."""
-    options: dict[str, int] = {}
-    rest = []
-    for part in parts:
-        forms = ((name, re.fullmatch(form, part, re.IGNORECASE)) for name, form in OPTIONS.items())
-        name, match = next(((name, match) for name, match in forms if match), ("", None))
-        if match is None:
-            rest.append(part)
-            continue
-        if name in options:
-            raise NoAnswerError.because(f"{part!r}: given twice", "keep one of the two")
-        if len(match[1]) > 20 or not 1 <= int(match[1]) <= LIMITS[name]:
-            raise NoAnswerError.because(f"{part[:40]!r}: must be from 1 to {LIMITS[name]:,}")
-        options[name] = int(match[1])
-    return options, rest
-
-
-def _refuse(analysis: Analysis, text: str, figures: Iterable[str]) -> None:
-    """Raise the error about an unknown figure of a model."""
-    if fold(text) in map(fold, ASSUMPTIONS):
-        raise NoAnswerError.because(f"{text!r} is an assumption shared by all models", "remove the model")
-    after = re.search(r"\b(?:after|saved by) (.+)", text, re.IGNORECASE)
-    steps = {fold(name): step.label for step in analysis.steps.values() for name in (step.name, step.label)}
-    if after and fold(after[1]) not in steps:
-        raise NoAnswerError.because(f"there is no step {after[1]!r}", did_you_mean(after[1], steps.values()))
-    otherwise = f"write a component, total, per GPU, or 'after' or 'saved by' with a step, {EXAMPLES}"
-    names = [name for name in figures if not re.search(r"after |saved by ", name)]
-    raise NoAnswerError.because(f"there is no figure {text!r}", suggest_or(text, names, otherwise))

@@ -6,170 +6,134 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from . import selection
-from .analysis import (
-    Outcome,
-    StepTaken,
-    analyse,
-    assumptions_of,
-    entry_of,
-    judge,
-    own_models,
-    sharing_steps,
-)
-from .analysis_records import LIMITS, REQUIREMENTS, key_problem
-from .analysis_tables import (
-    assumption_texts,
-    bar_label,
-    formula_list,
-    memory_caption,
-    requirement_rows,
-    specification_rows,
-    summary_rows,
-    waterfall_rows,
-)
-from .charts import waterfall
-from .diagnostics import Diagnostic, Location, NoAnswerError, Severity, did_you_mean
-from .directive import ABOUT_TABLE, Option, VerlDirective, choices, number, pieces
-from .fields import as_text
-from .i18n import _
+from .analysis import COMPONENTS, PER_GPU, Outcome, analyse, assumptions_of, judge
+from .analysis_records import LIMITS, REQUIREMENTS, TOTAL
+from .charts import formula_list, waterfall
+from .diagnostics import NoAnswerError, did_you_mean
+from .directive import ABOUT_TABLE, Option, VerlDirective, number, pieces
+from .domain import page_link
+from .i18n import N_, _, plural
 from .nodes import (
     Cell,
+    bold,
     code_block,
     column_table,
     in_a_row,
     legend,
+    listed,
     marks,
     notes_title,
     numbered_notes,
     one_line,
     recorded,
+    table_group,
 )
-from .references import page_link
-from .settings_text import LAUNCHER, nested_yaml, overrides
-from .units import gb_number, short_number
+from .printed import LAUNCHER, nested_yaml, overrides
+from .records import fold
+from .selection import as_text, each_once, phrases, words
+from .units import GB, gb, gb_number, share, short_number, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from .analysis_records import Remark, Source
-    from .analysis_tables import Marks
-
+    from .analysis_records import Remark
 
 CONFIG_CLASS = "verl-config"
+WITHOUT_REMARKS = Option("no-remarks", "Leave out the remarks about differences from verl.")
 
-# -- directives
 
-WITHOUT_REMARKS = Option(
-    "no-remarks",
-    "Leave out the remarks about differences from verl. Otherwise a page shows each remark once, below the "
-    "first directive that refers to it.",
-)
+def _up_to(name: str, meaning: str, default: str) -> Option:
+    return Option(name, meaning, f"1 to {LIMITS[name]:,}", default, number(LIMITS[name]))
+
+
 #: Options of every table of the analysis; the first three have the names in ``LIMITS``.
 NUMBERS = (
-    *(
-        Option(name, meaning, f"1 to {LIMITS[name]:,}", default, number(LIMITS[name]))
-        for name, meaning, default in (
-            (
-                "gpus",
-                "Number of GPUs that share the model.",
-                "as recorded for the model, otherwise :verl:memory:`GPUs`",
-            ),
-            ("batch-size", "Sequences at a time.", ":verl:memory:`batch size`"),
-            ("sequence-length", "Tokens per sequence.", ":verl:memory:`sequence length`"),
-        )
-    ),
-    Option("gib", "Show sizes in GiB too.", about_table=True),
+    _up_to("gpus", "Number of GPUs.", "as recorded for the model, otherwise :verl:memory:`GPUs`"),
+    _up_to("batch-size", "Sequences at a time.", ":verl:memory:`batch size`"),
+    _up_to("sequence-length", "Tokens per sequence.", ":verl:memory:`sequence length`"),
     WITHOUT_REMARKS,
     *ABOUT_TABLE,
 )
 
 
 class AnalysisDirective(VerlDirective):
-    """A directive with content from the analysis."""
+    """A directive with content from the analysis, and the remarks that its marks refer to."""
 
     reads = ("analysis", "config_keys")
 
-    def models(self, default: Sequence[str]) -> Sequence[str]:
-        """Return the models in the argument, or the default without one.
+    def content_above_remarks(self) -> list[nodes.Node]:
+        """Return the content; ``marks`` numbers the remarks that it refers to."""
+        raise NotImplementedError
 
-        Raises:
-            NoAnswerError: a model occurs twice, or the argument contains none.
-        """
-        if not self.arguments:
-            return default
-        text = one_line(self.arguments[0])
-        if text.casefold() in map(str.casefold, self.data.analysis.specifications):
-            return [text]
-        words = selection.phrases(text) if "," in text else text.split()
-        return selection.names(words, "name at least one model, or leave the argument out", "the model ")
-
-    def of_each(self, models: Iterable[Any], function: Callable[[Any], Any]) -> list[Any]:
-        """Return the result of a function for each model, and record what has none."""
-        results = []
-        for name in models:
-            with self.noted():
-                results.append(function(name))
-        return results
-
-    def outcome(self, name: str, steps: Iterable[str] | None = None) -> Outcome:
-        """Return the analysis of a model with the numbers in the options."""
-        gpus, batch_size, sequence_length = map(self.values.get, LIMITS)
-        return analyse(self.data.analysis, name, gpus, batch_size, sequence_length, steps)
-
-    def marks(self, subject: str) -> list[nodes.Node]:
-        """Return the marks of the remarks about a subject; ``with_remarks`` numbers and lists them."""
-        if "no-remarks" in self.given:
-            return []
-        remarks = self.data.analysis.remarks.values()
-        return marks(*(("[00]", _anchor(remark)) for remark in remarks if subject in remark.about))
-
-    def with_remarks(self, content: Iterable[nodes.Node]) -> list[nodes.Node]:
-        """Number the marks in the content, and list remarks below the first directive of a page with them."""
-        content, analysis = list(content), self.data.analysis
-        numbers: dict[str, int] = self.env.temp_data.setdefault("verl_remarks", {})  # type: ignore[assignment, unused-ignore]
-        listed_before = len(numbers)
-        for node in content:
-            for mark in node.findall(nodes.reference):
-                if "verl-mark" in mark["classes"]:
-                    count = numbers.setdefault(mark["refid"], len(numbers) + 1)
-                    mark.replace(mark.children[0], nodes.Text(f"[{count}]"))
-        new = [*numbers][listed_before:]
+    def show(self) -> list[nodes.Node]:
+        """Return the content, and below it the remarks that are new on the page."""
+        #: The numbers of the remarks on the page so far.
+        self.numbers: dict[str, int] = self.env.temp_data.setdefault("verl_remarks", {})  # type: ignore[assignment, unused-ignore]
+        listed_before = len(self.numbers)
+        content, analysis = self.content_above_remarks(), self.data.analysis
+        new = [analysis.remarks[name] for name in [*self.numbers][listed_before:]]
         if not new:
             return content
-        by_anchor = {_anchor(remark): remark for remark in analysis.remarks.values()}
-        title = _("Where verl works differently:")
-        if analysis.verl:
-            date = analysis.verl.date.isoformat()
-            title = _("Where verl works differently, as of {date}:").format(date=date)
-        notes = numbered_notes(
-            *(self._remark(anchor, by_anchor[anchor]) for anchor in new), start=numbers[new[0]]
-        )
+        title = _("Where verl works differently, as of {date}:").format(date=analysis.verl.date.isoformat())
         more = _("The estimator computes what verl really does, phase by phase.")
         about_estimator = page_link(self.env, self.domain.settings.estimator_page, more)
+        notes = numbered_notes(*map(self._remark, new), start=listed_before + 1)
         return [*content, notes_title(title), notes, notes_title(about_estimator)]
 
-    def _remark(self, anchor: str, remark: Remark) -> nodes.paragraph:
+    def _remark(self, remark: Remark) -> nodes.paragraph:
         sources: list[nodes.Node] = []
         for source in remark.sources:
-            sources += [nodes.Text(", " if sources else " ("), self._source(source)]
-        target = nodes.target("", "", ids=[anchor])
-        return nodes.paragraph(
-            "", "", target, nodes.Text(one_line(remark.text)), *sources, nodes.Text(")"), translatable=0
-        )
+            name, address = source.text, source.url
+            if source.path:
+                name, ref = source.path.rsplit("/", 1)[-1], self.data.analysis.verl.ref
+                address = self.domain.settings.links.file(ref, source.path, source.lines)
+            link = nodes.reference("", name or "", refuri=address)
+            sources += [nodes.Text(", " if sources else " ("), link]
+        target = nodes.target("", "", ids=[f"verl-remark-{remark.name}"])
+        text = [nodes.Text(one_line(remark.text)), *sources, nodes.Text(")")]
+        return nodes.paragraph("", "", target, *text, translatable=0)
 
-    def _source(self, source: Source) -> nodes.Node:
-        if source.path is None:
-            return nodes.reference("", source.text or "", refuri=source.url)
-        name, verl = source.path.rsplit("/", 1)[-1], self.data.analysis.verl
-        if verl is None:
-            return nodes.Text(name)
-        address = self.domain.settings.links.file(verl.ref, source.path, source.lines)
-        return nodes.reference("", name, refuri=address)
+    def marks(self, subject: str) -> list[nodes.Node]:
+        """Return the marks of the remarks about a subject; remarks that are new on the page get a number."""
+        found = []
+        for name, remark in self.data.analysis.remarks.items():
+            if subject in remark.about and "no-remarks" not in self.given:
+                count = self.numbers.setdefault(name, len(self.numbers) + 1)
+                found.append((f"[{count}]", f"verl-remark-{name}"))
+        return marks(*found)
+
+    def outcome(self, name: str) -> Outcome:
+        """Return the analysis of a model with the numbers and steps in the options."""
+        return analyse(self.data.analysis, name, *map(self.values.get, (*LIMITS, "steps")))
+
+    def asked(self) -> list[str]:
+        """Return the names in the argument."""
+        text = self.arguments[0] if self.arguments else ""
+        return phrases(text) if "," in text else text.split()
+
+    def own_models(self) -> list[str]:
+        """Return the models with figures from the analysis itself, not from a checkpoint."""
+        specifications = self.data.analysis.specifications.items()
+        return [name for name, specification in specifications if specification.model is None]
 
 
-def _anchor(remark: Remark) -> str:
-    return f"verl-remark-{remark.name}"
+def entry_of(entries: Mapping[str, Any], section: str, name: str) -> Any:
+    """Return the entry of a section by its name.
+
+    Raises:
+        NoAnswerError: there is none.
+    """
+    for known, entry in entries.items():
+        if fold(known) == fold(name):
+            return entry
+    message = f"{section!r} has no entry for {name!r}"
+    raise NoAnswerError.because(message, did_you_mean(name, entries), code="unknown_size")
+
+
+def read_steps(text: str) -> tuple[str, ...]:
+    """Return the names of steps; none for ``none``."""
+    found = each_once(words(text), str.lower, "name at least one step, or none")
+    return () if found == ("none",) else found
 
 
 class VerlMemory(AnalysisDirective):
@@ -178,81 +142,130 @@ class VerlMemory(AnalysisDirective):
     directive = "verl-memory"
     takes = (
         Option(
-            "steps",
-            "Optimisations to apply, in this order.",
-            "names of steps, separated by commas, or ``none``",
-            "all: ``fsdp``, ``gradient-checkpointing``, ``activation-offload``, ``dynamic-batching``",
+            "steps", "Optimisations, in order.", "names, separated by commas, or ``none``", "all", read_steps
         ),
         pieces(
-            "Parts to show, in this order. ``chart`` is drawn in HTML only and followed by the table, unless "
-            "``table`` is listed too.",
-            ("specification", "formulas", "chart", "table"),
+            "Parts, in order. The table follows the chart.", ("specification", "formulas", "chart", "table")
         ),
         *NUMBERS,
     )
 
-    def show(self) -> list[nodes.Node]:
+    def content_above_remarks(self) -> list[nodes.Node]:
         """Return the requested pieces in the given order."""
         if not self.arguments:
             hint = "name a size class or a model, as in '.. verl-memory:: 8B', or set :run: or :model:"
             raise NoAnswerError.because(hint, code="unknown_size")
-        steps: tuple[str, ...] | None = None
-        with self.noted("steps"):
-            steps = self._steps()
-        with self.noted("gpus"):
-            self._check_sharing(steps)
-        outcome = self.outcome(one_line(self.arguments[0]), steps)
-        caption, shown = memory_caption(outcome), self.values["show"]
-        # The marks are in the table if there is one.
-        elsewhere: Marks = (lambda _subject: []) if "table" in shown else self.marks
-        specification = _("{model}: the model").format(model=outcome.shape.name)
+        one = self.outcome(one_line(self.arguments[0]))
+        name, batch, length = one.shape.name, one.batch_size, one.sequence_length
+        caption = plural(
+            "{model}: memory for {batch} sequence of {length} tokens",
+            "{model}: memory for {batch} sequences of {length} tokens",
+            batch,
+        ).format(model=name, batch=batch, length=length)
+        if any(line.step and line.step.divide_by == "gpus" for line in one.steps):
+            on_gpus = plural("{caption} on {count} GPU", "{caption} on {count} GPUs", one.gpus)
+            caption = on_gpus.format(caption=caption, count=one.gpus)
         makers: dict[str, Callable[[], nodes.Node]] = {
-            "specification": lambda: self.table(
-                specification_rows(outcome, self.marks), specification, with_options=False
-            ),
-            "formulas": lambda: formula_list(outcome, elsewhere),
-            "chart": lambda: self.chart(
-                waterfall(outcome.waterfall(), bar_label, caption), outcome.shape.name
-            ),
-            "table": lambda: self.table(
-                waterfall_rows(outcome, self.marks, with_gib="gib" in self.given), caption
-            ),
+            "specification": lambda: self._specification(one),
+            "formulas": lambda: self._formulas(one),
+            "chart": lambda: self.chart(waterfall(one.lines, caption), name),
+            "table": lambda: self.table(self._waterfall(one), caption),
         }
-        return self.with_remarks(makers[piece]() for piece in shown)
+        return [makers[piece]() for piece in self.values["show"]]
 
-    def _steps(self) -> tuple[str, ...] | None:
-        text = self.given.get("steps")
-        if text is None or text.strip().lower() == "none":
-            return None if text is None else ()
-        return choices(self.data.analysis.steps, "none")(text)
+    def _specification(self, one: Outcome) -> nodes.table:
+        """Return a table with one row per quantity, including those that no formula uses."""
+        shape, show, unused = one.shape, short_number, _("not used by any formula")
+        origin = _("of {checkpoint}").format(checkpoint=shape.checkpoint) if shape.checkpoint else ""
+        ffn = show(shape.ffn_dimension) if shape.ffn_dimension else _("no dense layer")
+        heads = show(shape.attention_heads) if shape.attention_heads else _("not recorded")
+        facts = (
+            (_("Parameters"), show(shape.parameters), origin, ""),
+            (_("Hidden size"), show(shape.hidden_size), "", ""),
+            (_("Layers"), show(shape.layers), "", ""),
+            (_("FFN dimension"), ffn, unused, ""),
+            (_("Attention heads"), heads, unused, ""),
+            (_("Vocabulary"), show(shape.vocabulary_size), unused, "vocabulary-size"),
+            (_("Sequences"), show(one.batch_size), _("on every GPU"), "batch-size"),
+            (_("Tokens per sequence"), show(one.sequence_length), "", "sequence-length"),
+            (_("GPUs"), show(one.gpus), "", "gpus"),
+        )
+        rows = [
+            [Cell.of(name, self.marks(subject)), Cell.number(value), Cell.of(remark)]
+            for name, value, remark, subject in facts
+        ]
+        inside = table_group([_("Quantity"), _("Value"), _("Remark")], rows)
+        return self.table(inside, _("{model}: the model").format(model=shape.name), with_options=False)
 
-    def _check_sharing(self, steps: tuple[str, ...] | None) -> None:
-        """Refuse a number of GPUs if no step shares anything among them."""
-        sharing = sharing_steps(self.data.analysis)
-        taken = self.data.analysis.steps if steps is None else steps
-        if "gpus" in self.given and not sharing.keys() & set(taken):
-            needed = " or ".join(map(repr, sharing)) or "that shares something among GPUs"
-            message = f"has no effect without the step {needed}"
-            raise NoAnswerError.because(message, "add it, or remove :gpus:")
+    def _formulas(self, one: Outcome) -> nodes.definition_list:
+        """Return the formulas of each component, of the total and of each step."""
+        items = []
+        for line in (line for line in one.lines if line.subject != PER_GPU):
+            several = len(line.parts) > 1
+            found = [(_(part.label) if several else "", part.equation(gb)) for part in line.parts]
+            if line.step or not line.parts:  # with enough digits to add them up
+                total = line.now.equation(lambda size: f"{size / GB:,.3f}".rstrip("0").rstrip("."), gb)
+                found.append(("", total))
+            # The marks are in the table if there is one.
+            after = [] if "table" in self.values["show"] else self.marks(line.subject)
+            items.append((line.label, found, after, line.step.text if line.step else ""))
+        return formula_list(items)
+
+    def _waterfall(self, one: Outcome) -> nodes.tgroup:
+        """Return the rows of the lines, with running totals and the effect of each step."""
+        rows, whole = [], one.start.total or 1.0
+        for line in one.lines:
+            if line.step and line.change:
+                first, *others = (COMPONENTS[part.key] for part in line.parts)
+                after = line.now.of([part.key for part in line.parts])
+                names = listed([_(first[0]), *(_(inside) for _name, inside, _use in others)])
+                before = gb_number(after - line.change)
+                effect = _("{parts}: {before} → {after}").format(parts=names, before=before, after=gb(after))
+            elif line.step:
+                effect = _("no change")
+            elif line.parts:
+                effect = _("{share} of the total").format(share=share(line.change / whole))
+            elif line.subject == PER_GPU:
+                effect = _("{share} saved in total").format(share=share(-line.change / whole))
+            else:
+                effect = _("everything on one GPU")
+            change = signed(line.change, gb_number) if line.change else ""
+            cells = [Cell.of(line.label, self.marks(line.subject)), Cell.number(change)]
+            cells.append(Cell.number(gb_number(line.now.total)))
+            rows.append([*(cells if line.parts else bold(cells)), Cell.of(effect)])
+        headings = [_("Part or step"), _("Change (GB)"), _("Running total (GB)"), _("Share or effect")]
+        return table_group(headings, rows)
 
 
 class VerlMemorySummary(AnalysisDirective):
-    """A table with one model a row."""
+    """A table with one model a row: its total, and the memory of a GPU after each step."""
 
     directive = "verl-memory-summary"
     takes = NUMBERS
 
-    def show(self) -> list[nodes.Node]:
+    def content_above_remarks(self) -> list[nodes.Node]:
         """Return the table."""
-        outcomes = self.of_each(self.models(own_models(self.data.analysis)), self.outcome)
-        if self.problems:
-            return []
-        rows = summary_rows(outcomes, self.marks, with_gib="gib" in self.given)
-        table: list[nodes.Node] = [self.table(rows, _("GB per GPU, step by step"))]
-        if len({outcome.gpus for outcome in outcomes}) > 1:
+        rows: list[list[Cell]] = []
+        outcomes = [self.outcome(name) for name in self.asked() or self.own_models()]
+        for one in outcomes:
+            totals = [one.start.total, *(line.now.total for line in one.steps)]
+            saved = share((one.start.total - one.end.total) / (one.start.total or 1.0))
+            numbers = [short_number(one.gpus), *map(gb_number, totals), saved]
+            rows.append([Cell.of(one.shape.name), *map(Cell.number, numbers)])
+        headings = [Cell.of(_("Model")), Cell.of(_("GPUs"))]
+        headings.append(Cell.of(_("All on one GPU (GB)"), self.marks(TOTAL)))
+        for name, step in self.data.analysis.steps.items():
+            headings.append(Cell.of(_("then {step} (GB)").format(step=step.label), self.marks(name)))
+        inside = table_group([*headings, Cell.of(_("Saved"))], rows)
+        content: list[nodes.Node] = [self.table(inside, _("GB per GPU, step by step"))]
+        if len({one.gpus for one in outcomes}) > 1:
             text = _("The models use different numbers of GPUs, so the rows are not directly comparable.")
-            table.append(legend(text))
-        return self.with_remarks(table)
+            content.append(legend(text))
+        return content
+
+
+#: The names of the requirement lists.
+_LEVELS = {"minimum": N_("minimum"), "recommended": N_("recommended"), "optimal": N_("optimal")}
 
 
 class VerlRequirements(AnalysisDirective):
@@ -261,81 +274,92 @@ class VerlRequirements(AnalysisDirective):
     directive = "verl-requirements"
     takes = (WITHOUT_REMARKS,)
 
-    def show(self) -> list[nodes.Node]:
-        """Return a legend, a table for each model, and remarks."""
+    def content_above_remarks(self) -> list[nodes.Node]:
+        """Return a legend, and a table with one row per claim and GPU for each model."""
         analysis = self.data.analysis
-        entries = self.of_each(
-            self.models(tuple(analysis.requirements)),
-            lambda name: entry_of(analysis.requirements, "requirements", name),
-        )
-        judged = self.of_each(entries, lambda entry: (entry.name, judge(analysis, entry)))
-        if self.problems:
-            return []
-        tables = (
-            self.table(
-                requirement_rows(claims, self.marks(REQUIREMENTS)),
-                _("{model}: how many GPUs").format(model=name),
-                with_options=False,
-            )
-            for name, claims in judged
-        )
-        limit = short_number(assumptions_of(analysis).memory_limit * 100)
         text = _(
             "The limit is {share} % of the GPU's memory. By the chain, a GPU after all steps must stay below "
             "the limit. By the pool, the total before any step is divided by the limit, as if every part "
             "could be shared. Both columns show the smallest power of two; the verdict uses the chain. The "
             "last column lists the ways that give the claimed number."
         )
-        return self.with_remarks([legend(text.format(share=limit)), *tables])
+        limit = short_number(assumptions_of(analysis).memory_limit * 100)
+        content: list[nodes.Node] = [legend(text.format(share=limit))]
+        entries = analysis.requirements
+        found = [entry_of(entries, "requirements", name) for name in self.asked() or entries]
+        first = (_("List"), _("Printed claim"), _("GPU"), _("Limit (GB)"))
+        last = (_("GPUs by the chain"), _("GPUs by the pool"), _("Verdict"), _("Same number from"))
+        for name, claims in [(entry.name, judge(analysis, entry)) for entry in found]:
+            rows = []
+            for item in claims:
+                gpu, verdict = item.gpu, _(item.judgement)
+                for unknown in item.claim.unknown:
+                    gpu = _("{gpu}; there is no {unknown}").format(gpu=gpu, unknown=unknown)
+                if item.gpus:
+                    verdict = _(item.reason).format(verdict=verdict, gpus=item.gpus, size=gb(item.size))
+                counts = (short_number(count) if count else _("none") for count in (item.chain, item.pooled))
+                numbers = (gb_number(item.limit), gb_number(item.per_gpu), *counts)
+                cells = [Cell.of(_(_LEVELS[item.claim.level])), Cell.of(item.claim.text), Cell.of(gpu)]
+                cells += map(Cell.number, numbers)
+                cells.append(Cell([(verdict, None)], strong=item.judgement in {"too few", "never fits"}))
+                rows.append([*cells, Cell.of(listed(map(_, item.same)) or _("none of these"))])
+            marked = Cell.of(_("Per GPU (GB)"), self.marks(REQUIREMENTS))
+            inside = table_group([*first, marked, *last], rows)
+            caption = _("{model}: how many GPUs").format(model=name)
+            content.append(self.table(inside, caption, with_options=False))
+        return content
 
 
 class VerlConfigAdvice(AnalysisDirective):
     """The settings advised for a model: as YAML, as overrides, and explained."""
 
     directive = "verl-config"
-    takes = (
-        pieces(
-            "Parts to show, in this order: the settings to copy, as YAML or as overrides, and a table of "
-            "what each key does.",
-            ("yaml", "command-line", "table"),
-        ),
-        WITHOUT_REMARKS,
-        *ABOUT_TABLE,
-    )
+    takes = (pieces("Parts, in order.", ("yaml", "command-line", "table")), WITHOUT_REMARKS, *ABOUT_TABLE)
 
-    def show(self) -> list[nodes.Node]:
-        """Return the requested pieces in the given order, and warn about keys that verl does not use."""
-        configurations, known = self.data.analysis.configurations, self.data.config_keys
+    def content_above_remarks(self) -> list[nodes.Node]:
+        """Return the requested pieces in the given order."""
+        configurations, unknown = self.data.analysis.configurations, _("unknown")
         if not self.arguments:
             message = f"name a model: {', '.join(configurations)}"
             raise NoAnswerError.because(message, code="unknown_size")
         record = entry_of(configurations, "configurations", self.arguments[0].strip())
-        settings, keys = record.settings, [known.get(key) for key in record.settings]
-
-        def command() -> nodes.Node:
-            new = {key.name for key in keys if key and not key.in_yaml}
-            lines = " \\\n    ".join([LAUNCHER, *overrides(settings, new)])
-            return code_block(lines, "bash", CONFIG_CLASS)
-
-        unknown = _("unknown")
-
-        def table() -> nodes.Node:
-            rows = column_table(zip(settings.items(), keys, strict=True), [
-                (_("Key"), lambda row: Cell.path(row[0][0], after=self.marks(row[0][0]))),
-                (_("Advised"), lambda row: as_text(row[0][1])),
+        keys = {name: self.data.config_keys.get(name) for name in record.settings}
+        new = {name for name, key in keys.items() if key and not key.in_yaml}
+        command = " \\\n    ".join([LAUNCHER, *overrides(record.settings, new)])
+        made: dict[str, nodes.Node] = {
+            "yaml": code_block(nested_yaml(record.settings), "yaml", CONFIG_CLASS),
+            "command-line": code_block(command, "bash", CONFIG_CLASS),
+        }
+        if "table" in self.values["show"]:
+            rows = column_table(keys.items(), [
+                (_("Key"), lambda row: Cell.path(row[0], after=self.marks(row[0]))),
+                (_("Advised"), lambda row: as_text(record.settings[row[0]])),
                 (_("verl's default"), lambda row: as_text(row[1].default) if row[1] else unknown),
                 (_("Effect on memory"), lambda row: one_line(row[1].effect) if row[1] else unknown),
             ])  # fmt: skip
-            return self.table(rows, _("{model}: settings").format(model=record.name))
+            made["table"] = self.table(rows, _("{model}: settings").format(model=record.name))
+        return [made[piece] for piece in self.values["show"]]
 
-        makers: dict[str, Callable[[], nodes.Node]] = {
-            "yaml": lambda: code_block(nested_yaml(settings), "yaml", CONFIG_CLASS),
-            "command-line": command,
-            "table": table,
-        }
-        for problem in filter(None, (key_problem(known, key) for key in settings)):
-            self.log(Diagnostic(Location(""), "config_key", *problem, Severity.WARNING))
-        return self.with_remarks(makers[piece]() for piece in self.values["show"])
+
+#: The assumptions: the subject of remarks and the field, the name, and the text.
+_ASSUMED = (
+    ("parameters", "parameter_bytes", N_("Parameters"), N_("{size} bytes each ({precision})")),
+    ("gradients", "gradient_bytes", N_("Gradients"), N_("{size} bytes each ({precision})")),
+    ("optimizer", "optimizer_bytes", N_("Optimizer states ({optimizer})"),
+     N_("{moments} moments of {size} bytes per parameter")),
+    ("activations", "activation_bytes", N_("Activations, without checkpointing"),
+     N_("{size} bytes per token, layer and hidden unit ({precision})")),
+    ("kv-cache", "kv_cache_bytes", N_("KV cache, for the rollout"),
+     N_("a key and a value of {size} bytes per token, layer and hidden unit ({precision})")),
+    ("overhead", "overhead_gb", N_("System overhead"),
+     N_("{size} per GPU for the CUDA context and libraries")),
+    ("vocabulary-size", "vocabulary_size", N_("Vocabulary"), N_("{number} entries")),
+    ("sequence-length", "sequence_length", N_("Sequence length"), N_("{number} tokens")),
+    ("batch-size", "batch_size", N_("Batch size"), N_("{number} sequences")),
+    ("ffn-ratio", "ffn_ratio", N_("FFN dimension"), N_("{number} × hidden size")),
+    ("memory-limit", "memory_limit", N_("Memory to use"), N_("below {share} % of a GPU")),
+    ("gpus", "gpus", N_("GPUs"), N_("{number}, unless the model has another number")),
+)  # fmt: skip
 
 
 class VerlAnalysis(AnalysisDirective):
@@ -344,77 +368,62 @@ class VerlAnalysis(AnalysisDirective):
     directive = "verl-analysis"
     takes = (WITHOUT_REMARKS, *ABOUT_TABLE)
 
-    def show(self) -> list[nodes.Node]:
+    def content_above_remarks(self) -> list[nodes.Node]:
         """Return the part in the argument."""
-        parts: dict[str, Callable[[], list[nodes.Node]]] = {
-            "assumptions": self._assumptions,
-            "priorities": self._priorities,
-            "trade-offs": self._trade_offs,
-            "monitoring": self._monitoring,
+        parts = {
+            "assumptions": (_("Assumptions"), self._assumptions),
+            "priorities": (_("What to switch on first"), self._priorities),
+            "trade-offs": (_("Memory against speed"), self._trade_offs),
+            "monitoring": (_("What to watch"), self._metrics),
         }
         name = self.arguments[0].strip().lower() if self.arguments else ""
         if name not in parts:
             message = f"unknown part {name!r}" if name else "name a part"
             raise NoAnswerError.because(message, did_you_mean(name, parts))
-        return self.with_remarks(parts[name]())
+        content: list[nodes.Node] = []
+        for item in self.data.analysis.commands.values() if name == "monitoring" else ():
+            content.append(recorded(item.purpose, *self.marks(item.name)))
+            content.append(code_block(item.command, "bash", CONFIG_CLASS))
+        caption, rows = parts[name]
+        return [*content, self.table(rows(), caption)]
 
-    def _assumptions(self) -> list[nodes.Node]:
-        rows = column_table(assumption_texts(assumptions_of(self.data.analysis)), [
-            (_("Assumption"), lambda item: Cell.of(item[1], self.marks(item[0]))),
-            (_("Value"), lambda item: item[2]),
-        ])  # fmt: skip
-        return [self.table(rows, _("Assumptions"))]
+    def _assumptions(self) -> nodes.tgroup:
+        assumed = assumptions_of(self.data.analysis)
+        shown = {name: value if isinstance(value, str) else short_number(value) for name, value in assumed}
+        shown["overhead_gb"] = gb(assumed.overhead_gb * GB)
+        shown["memory_limit"] = short_number(assumed.memory_limit * 100)
+        shown["moments"] = shown["optimizer_moments"]
+        rows = []
+        for subject, field, name, text in _ASSUMED:
+            name = _(name).format(optimizer=assumed.optimizer)
+            value = _(text).format_map({**shown, **dict.fromkeys(("size", "number", "share"), shown[field])})
+            rows.append([Cell.of(name, self.marks(subject)), Cell.of(value)])
+        return table_group([_("Assumption"), _("Value")], rows)
 
-    def _priorities(self) -> list[nodes.Node]:
-        outcomes = [self.outcome(name) for name in own_models(self.data.analysis)]
-        taken = [{step.step.name: step for step in outcome.steps} for outcome in outcomes]
-        steps = self.data.analysis.steps
+    def _priorities(self) -> nodes.tgroup:
+        known, outcomes = self.data.analysis.steps, [self.outcome(name) for name in self.own_models()]
+        headings = [_("Saves by the rule, {model} (GB)").format(model=one.shape.name) for one in outcomes]
+        changes = [{line.subject: gb_number(-line.change) for line in one.steps} for one in outcomes]
+        rows = []
+        for count, item in enumerate(self.data.analysis.priorities.values(), 1):
+            label = known[item.name].label if item.name in known else item.name
+            saved = (Cell.number(change.get(item.name, "")) for change in changes)
+            cells = [Cell.of(f"{count}. {item.advice}"), Cell.of(label, self.marks(item.name))]
+            rows.append([*cells, Cell.of(one_line(item.reason)), *saved, Cell.path(*item.keys)])
+        return table_group([_("Priority"), _("Step"), _("Why"), *headings, _("Keys")], rows)
 
-        def saved(steps_taken: Mapping[str, StepTaken], name: str) -> Cell:
-            return Cell.number(gb_number(steps_taken[name].saved) if name in steps_taken else "")
-
-        rows = column_table(enumerate(self.data.analysis.priorities.values(), 1), [
-            (_("Priority"), lambda item: f"{item[0]}. {item[1].advice}"),
-            (
-                _("Step"),
-                lambda item: Cell.of(
-                    steps[item[1].name].label if item[1].name in steps else item[1].name,
-                    self.marks(item[1].name),
-                ),
-            ),
-            (_("Why"), lambda item: one_line(item[1].reason)),
-            *(
-                (
-                    _("Saves by the rule, {model} (GB)").format(model=outcome.shape.name),
-                    lambda item, own=own: saved(own, item[1].name),
-                )
-                for outcome, own in zip(outcomes, taken, strict=True)
-            ),
-            (_("Keys"), lambda item: Cell.path(*item[1].keys)),
-        ])  # fmt: skip
-        return [self.table(rows, _("What to switch on first"))]
-
-    def _trade_offs(self) -> list[nodes.Node]:
-        rows = column_table(self.data.analysis.trade_offs.values(), [
+    def _trade_offs(self) -> nodes.tgroup:
+        return column_table(self.data.analysis.trade_offs.values(), [
             (_("Change"), lambda item: Cell.of(item.change, self.marks(item.name))),
             (_("Reduces"), lambda item: item.gain),
             (_("Costs"), lambda item: item.cost),
         ])  # fmt: skip
-        return [self.table(rows, _("Memory against speed"))]
 
-    def _monitoring(self) -> list[nodes.Node]:
-        analysis = self.data.analysis
-        shared = short_number(assumptions_of(analysis).memory_limit * 100)
+    def _metrics(self) -> nodes.tgroup:
+        shared = short_number(assumptions_of(self.data.analysis).memory_limit * 100)
         limit = _("Below {share} % of the GPU's memory.").format(share=shared)
-        commands: list[nodes.Node] = []
-        for item in analysis.commands.values():
-            purpose = recorded(item.purpose, *self.marks(item.name))
-            commands += [purpose, code_block(item.command, "bash", CONFIG_CLASS)]
-        rows = column_table(analysis.metrics.values(), [
-            (_("Metric"), lambda item: Cell.of(item.label, self.marks(item.name))),
-            (
-                _("What to look for"),
-                lambda item: in_a_row(*([limit] if item.limited else []), one_line(item.text)),
-            ),
-        ])  # fmt: skip
-        return [*commands, self.table(rows, _("What to watch"))]
+        rows = []
+        for item in self.data.analysis.metrics.values():
+            text = in_a_row(limit, item.text) if item.limited else item.text
+            rows.append([Cell.of(item.label, self.marks(item.name)), Cell.of(one_line(text))])
+        return table_group([_("Metric"), _("What to look for")], rows)

@@ -8,17 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    WithJsonSchema,
-    create_model,
-    model_validator,
-)
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from .diagnostics import Diagnostic, Severity, nearest
+from .diagnostics import Diagnostic, did_you_mean, warning
 from .records import (
     MOST_GPUS,
     Checkpoint,
@@ -31,22 +23,19 @@ from .records import (
     Record,
     RepoPath,
     SettingKey,
-    SettingValue,
+    Settings,
     Slug,
     Some,
     Text,
     Url,
-    either,
-    fold,
     name_of,
     one_line,
     pattern,
     problem,
-    reject,
 )
-from .registries import Architecture, ConfigKey, Gpu, Registry
+from .registries import Architecture, ConfigKey, Gpu, Registry, merge, sections_of, written_names
 from .strict_yaml import Document
-from .validation import entries_in, models_in, repeated_names, try_model, valid_entries, validated, value_at
+from .validation import entries_in, try_model, valid_entries, value_at
 
 Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
 #: The components of the memory analysis, in the order of its sums.
@@ -68,12 +57,8 @@ Count = Annotated[int, Field(ge=1, le=10**15)]
 #: The name of an entry of ``specifications``.
 Specified = Annotated[Text, name_of("specifications")]
 ModelName = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=200),
-    pattern(r"^[^,]*$", "a name without a comma, which separates names"),
-    AfterValidator(one_line),
+    str, pattern(r"^[^,]+$", "a name without a comma, which separates names", 200), AfterValidator(one_line)
 ]
-ShellLine = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(one_line)]
 
 
 class Assumptions(Record):
@@ -97,6 +82,9 @@ class Assumptions(Record):
         memory_limit: Highest advisable share of a GPU's memory.
     """
 
+    # A later file may set only some of them.
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema.update(required=[]))
+
     precision: Text
     optimizer: Text
     parameter_bytes: Bytes
@@ -113,13 +101,12 @@ class Assumptions(Record):
     gpus: int = Field(ge=1, le=MOST_GPUS)
     memory_limit: float = Field(gt=0, le=1)
 
-
-_FIELDS: dict[str, Any] = {
-    key: (field.rebuild_annotation() | None, Field(None, description=field.description))
-    for key, field in Assumptions.model_fields.items()
-}
-#: The same fields, all of them optional: a later file may set only some.
-AssumptionsPart = create_model("AssumptionsPart", __base__=Record, __doc__=Assumptions.__doc__, **_FIELDS)
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_earlier(cls, value: Any, info: Any) -> Any:
+        earlier = dict((info.context or {}).get("assumptions") or ())
+        given = value.items() if isinstance(value, dict) else ()
+        return earlier | {key: item for key, item in given if item is not None} if given else value
 
 
 class VerlState(Record):
@@ -132,9 +119,6 @@ class VerlState(Record):
 
     ref: GitRef
     date: IsoDate
-
-
-_SHAPE = ("parameters", "hidden_size", "layers")
 
 
 class Specification(NamedRecord):
@@ -150,10 +134,6 @@ class Specification(NamedRecord):
         gpus: Number of GPUs; default: assumptions.gpus.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["model"]}, {"required": list(_SHAPE)}]}
-    )
-
     name: ModelName
     model: Checkpoint | None = None
     parameters: Count | None = None
@@ -162,30 +142,17 @@ class Specification(NamedRecord):
     attention_heads: int | None = Field(None, ge=1, le=10_000)
     gpus: int | None = Field(None, ge=1, le=MOST_GPUS)
 
-    @model_validator(mode="after")
-    def _one_source(self) -> "Specification":
-        given = [name for name in (*_SHAPE, "attention_heads") if getattr(self, name) is not None]
-        if self.model and given:
-            raise problem("wrong_value", f"give either 'model' or {', '.join(_SHAPE)}, not both")
-        missing = [name for name in _SHAPE if name not in given]
-        if not self.model and missing:
-            raise problem("missing_key", f"{', '.join(missing)} missing", "add them, or set 'model'")
-        return self
+    exactly_one = ("model", "parameters")
+    needs = (("parameters", "hidden_size"), ("hidden_size", "layers"), ("layers", "parameters"))
 
 
 def _divisor(value: Any) -> Any:
-    if value == "gpus":
-        return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= 1000:
+    if value != "gpus" and not (type(value) in (int, float) and 1 <= value <= 1000):
         raise problem("wrong_value", f"expected 'gpus', or a number from 1 to 1000, got {str(value)[:40]!r}")
-    return float(value)
+    return value
 
 
-Divisor = Annotated[
-    Any,
-    AfterValidator(_divisor),
-    WithJsonSchema({"anyOf": [{"const": "gpus"}, {"type": "number", "minimum": 1, "maximum": 1000}]}),
-]
+Divisor = Annotated[Any, AfterValidator(_divisor)]
 
 
 class Step(NamedRecord):
@@ -200,10 +167,6 @@ class Step(NamedRecord):
         text: Description, one sentence.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["divide_by"]}, {"required": ["multiply_by"]}]}
-    )
-
     name: Slug
     label: Text
     components: Some[Component]
@@ -211,7 +174,7 @@ class Step(NamedRecord):
     multiply_by: float | None = Field(None, gt=0, le=1)
     text: Prose
 
-    _one_effect = either("a step", "divide_by", "multiply_by")
+    exactly_one = ("divide_by", "multiply_by")
 
 
 class Claim(Record):
@@ -253,15 +216,13 @@ class Configuration(NamedRecord):
     """
 
     name: Specified
-    settings: Mapping[SettingKey, SettingValue] = Field(json_schema_extra={"additionalProperties": False})
+    settings: Settings
 
     @model_validator(mode="after")
     def _keys_or_groups(self) -> "Configuration":
-        groups = {key[: end.start()] for key in self.settings for end in re.finditer(r"\.", key)}
+        groups = {key[: dot.start()] for key in self.settings for dot in re.finditer(r"\.", key)}
         for both in sorted(groups & self.settings.keys()):
-            raise problem(
-                "wrong_value", f"{both!r} has both a value and keys below it", "keep one of the two"
-            )
+            raise problem("wrong_value", f"{both!r} has both a value and keys below it", "keep one of them")
         return self
 
 
@@ -307,7 +268,7 @@ class Command(NamedRecord):
     """
 
     name: Slug
-    command: ShellLine
+    command: Text
     purpose: Text
 
 
@@ -337,24 +298,13 @@ class Source(Record):
         text: Link text of the address.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": ["path"]}, {"required": ["url", "text"]}],
-            "dependencies": {"lines": ["path"], "text": ["url"]},
-        }
-    )
-
     path: RepoPath | None = None
     lines: Lines | None = None
     url: Url | None = None
     text: Text | None = None
 
-    _one_place = either("a source", "path", "url")
-    _whole_place = reject(
-        lambda source: (source.url is None) != (source.text is None) or (source.lines and not source.path),
-        "missing_key",
-        "'url' and 'text' need each other, and 'lines' needs 'path'",
-    )
+    exactly_one = ("path", "url")
+    needs = (("lines", "path"), ("text", "url"), ("url", "text"))
 
 
 class Remark(NamedRecord):
@@ -391,7 +341,7 @@ class AnalysisFile(Record):
         verl: Commit of verl that the remarks were checked against.
     """
 
-    assumptions: AssumptionsPart | None = None  # type: ignore[valid-type, unused-ignore]
+    assumptions: Assumptions | None = None
     specifications: tuple[Specification, ...] = ()
     steps: tuple[Step, ...] = ()
     requirements: tuple[Requirement, ...] = ()
@@ -433,11 +383,7 @@ class Analysis:
 
 
 #: The sections that are lists of named entries, and the model of an entry.
-SECTIONS: dict[str, Any] = {
-    name: next(models_in(info.annotation))
-    for name, info in AnalysisFile.model_fields.items()
-    if name not in {"verl", "assumptions"}
-}
+SECTIONS = sections_of(AnalysisFile)
 
 
 def load_analysis(
@@ -448,76 +394,49 @@ def load_analysis(
 ) -> tuple[Analysis, list[Diagnostic]]:
     """Merge the files ``analysis.yaml`` by name; return the analysis and the problems of the files."""
     problems: list[Diagnostic] = []
-    sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
-    assumed: dict[str, Any] = {}
-    verl, document = None, None
+    sections: dict[str, Registry[Any]] = {name: Registry() for name in SECTIONS}
+    assumptions, verl = None, None
     for document in documents:
-        context = {"gpus": gpus, "architectures": architectures, **_names(sections, document.data)}
-        problems += validated(document, AnalysisFile, context)[1]
-        for name, model in SECTIONS.items():
-            entries = valid_entries(document.data, name, model, context)
-            problems += repeated_names(document, name, [(entry.name,) if entry else () for entry in entries])
-            problems += _doubtful_keys(document, config_keys, name, entries)
-            sections[name].update((fold(entry.name), entry) for entry in entries if entry)
-        for key in Assumptions.model_fields:
-            value = value_at(value_at(document.data, "assumptions"), key)
-            if value is not None and try_model({key: value}, AssumptionsPart)[0]:
-                assumed[key] = value
+        context = {"gpus": gpus, "architectures": architectures, "assumptions": assumptions}
+        context |= _names(sections, document.data)
+        problems += merge(document, AnalysisFile, sections, context)
+        problems += _doubtful_keys(document, config_keys)
+        assumed = value_at(document.data, "assumptions")
+        assumptions = try_model(assumed, Assumptions, context)[0] or assumptions
         verl = try_model(value_at(document.data, "verl"), VerlState)[0] or verl
-    for key, info in Assumptions.model_fields.items():
-        if document and key not in assumed:
-            message = f"no file sets 'assumptions.{key}'"
-            place = document.place(("assumptions",))
-            problems.append(Diagnostic(place, "missing_key", message, info.description or ""))
-    assumptions = try_model(assumed, Assumptions)[0]
-    named = {name: {entry.name: entry for entry in found.values()} for name, found in sections.items()}
+    named = {name: {entry.name: entry for entry in entries} for name, entries in sections.items()}
     return Analysis(gpus, architectures, config_keys, verl, assumptions, **named), problems
 
 
-def _names(sections: Mapping[str, Mapping[str, Any]], data: Any) -> dict[str, list[str]]:
-    """Return the names that entries of a file may use, by section, and the subjects of remarks.
-
-    Entries with errors are included, so that using one is not a second error.
-    """
-    known = {name: [entry.name for entry in entries.values()] for name, entries in sections.items()}
-    for name, names in known.items():
-        written = (value_at(entry, "name") for entry in entries_in(data, name))
-        names += [word for word in written if isinstance(word, str)]
-    configured = valid_entries(data, "configurations", Configuration)
-    settings = (entry.settings for entry in (*sections["configurations"].values(), *configured) if entry)
-    keys = sorted({key for values in settings for key in values})
+def _names(sections: Mapping[str, Registry[Any]], data: Any) -> dict[str, list[str]]:
+    """Return the names that entries of a file may use, by section, and the subjects of remarks."""
+    known = {
+        name: [*sections[name].names, *written_names(data, name, model)] for name, model in SECTIONS.items()
+    }
+    settings = [entry.settings for entry in sections["configurations"]]
+    settings += [value_at(entry, "settings") for entry in entries_in(data, "configurations")]
+    keys = [key for values in settings if isinstance(values, Mapping) for key in values]
     remarked = [name for part in ("steps", "trade_offs", "commands", "metrics") for name in known[part]]
     return {**known, "subjects": [*COMPONENTS, TOTAL, REQUIREMENTS, *ASSUMED_SUBJECTS, *remarked, *keys]}
 
 
-def _doubtful_keys(
-    document: Document, keys: Registry[ConfigKey], section: str, entries: tuple[Any, ...]
-) -> Iterator[Diagnostic]:
+def _doubtful_keys(document: Document, keys: Registry[ConfigKey]) -> Iterator[Diagnostic]:
     """Yield a warning for each key of verl's configuration that should not be recommended."""
-    field = {"configurations": "settings", "priorities": "keys"}.get(section, "")
-    for index, entry in enumerate(entries):
-        for position, key in enumerate(getattr(entry, field, ())):
-            if found := key_problem(keys, key):
-                place = document.key_place((section, index, field, key if field == "settings" else position))
-                yield Diagnostic(place, "config_key", *found, Severity.WARNING)
-
-
-_STATUS = {
-    "moved": "was renamed",
-    "deprecated": "is deprecated",
-    "no-op": "is ignored by verl",
-    "no-op with trainer.use_v1": "is ignored by verl if trainer.use_v1 is true, its default",
-}
+    for section, field in (("configurations", "settings"), ("priorities", "keys")):
+        for index, entry in enumerate(valid_entries(document.data, section, SECTIONS[section])):
+            for position, key in enumerate(getattr(entry, field, ())):
+                if found := key_problem(keys, key):
+                    last = key if field == "settings" else position
+                    yield warning(document.key_place((section, index, field, last)), "config_key", *found)
 
 
 def key_problem(keys: Registry[ConfigKey], name: str) -> tuple[str, str] | None:
     """Return why a key of verl's configuration should not be used, and what to do; None if it is fine."""
     key = keys.get(name)
-    if key is None and name not in keys:
-        near = nearest(name, keys.names)
-        remedy = f"did you mean {near!r}?" if near else "correct it, or add it to config_keys.yaml"
+    if name not in keys:
+        remedy = did_you_mean(name, keys.names, "correct it, or add it to config_keys.yaml")
         return f"unknown key {name!r} of verl's configuration", remedy
     if key is None or key.status == "active":  # without an entry: it has errors itself
         return None
     remedy = f"use {key.moved_to!r}" if key.moved_to else (key.note or "remove it")
-    return f"the key {name!r} {_STATUS[key.status]}", remedy
+    return f"the status of the key {name!r} of verl's configuration is {key.status!r}", remedy

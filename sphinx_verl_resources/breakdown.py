@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from .i18n import N_
 from .units import short_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Container, Iterable
 
 #: exact: follows from counts and sizes. measured: from cited observations. assumed: a rule of thumb.
 Evidence = Literal["exact", "measured", "assumed"]
@@ -24,91 +24,41 @@ class Category(Enum):
     Attributes:
         value: its name in JSON.
         heading: its displayed name.
+        colour: its colour in charts, with a contrast of at least 3 to 1 with white and with the dark
+            backgrounds of common themes.
     """
 
     heading: str
+    colour: str
 
-    WEIGHTS = "weights", N_("Weights")
-    GRADIENTS = "gradients", N_("Gradients")
-    OPTIMIZER = "optimizer", N_("Optimizer")
-    ACTIVATIONS = "activations", N_("Activations")
-    LOGITS = "logits", N_("Logits")
-    GATHERED = "gathered", N_("Gathered")
-    ROLLOUT_ENGINE = "rollout-engine", N_("Rollout engine")
-    RUNTIME_OVERHEAD = "runtime-overhead", N_("Outside PyTorch")
+    WEIGHTS = "weights", N_("Weights"), "#5160ae"
+    GRADIENTS = "gradients", N_("Gradients"), "#d67207"
+    OPTIMIZER = "optimizer", N_("Optimizer"), "#994cea"
+    ACTIVATIONS = "activations", N_("Activations"), "#368ea7"
+    LOGITS = "logits", N_("Logits"), "#c4568f"
+    GATHERED = "gathered", N_("Gathered"), "#7d88cf"
+    ROLLOUT_ENGINE = "rollout-engine", N_("Rollout engine"), "#92562b"
+    RUNTIME_OVERHEAD = "runtime-overhead", N_("Outside PyTorch"), "#878b70"
 
-    def __new__(cls, value: str, heading: str) -> Category:
-        """Store the heading with the value."""
+    def __new__(cls, value: str, heading: str, colour: str) -> Category:
+        """Store heading and colour with the value."""
         member = object.__new__(cls)
-        member._value_, member.heading = value, heading
+        member._value_, member.heading, member.colour = value, heading, colour
         return member
 
 
-@dataclass(frozen=True)
-class Change:
-    """The effect of an optimisation on a component: a further factor of its formula.
+class Factor(NamedTuple):
+    """A factor of a formula, or a divisor.
 
     Attributes:
-        sign: ``÷`` or ``×``.
-        value: the factor or the divisor.
-        symbol: the name of the value; empty to show the number itself.
+        symbol: its name, such as ``batch``; for a constant, the number and its unit, such as ``2 bytes``.
+        value: the number.
+        sign: ``÷`` if the formula divides by the value.
     """
 
-    sign: Literal["÷", "×"]
+    symbol: str
     value: float
-    symbol: str = ""
-
-    @property
-    def factor(self) -> float:
-        """The factor as a multiplier."""
-        return 1 / self.value if self.sign == "÷" else self.value
-
-
-@dataclass(frozen=True)
-class Formula:
-    """A product that gives bytes, shown exactly as it is computed.
-
-    Attributes:
-        variables: symbols and their values, in order.
-        constants: numbers and their units, in order; ``numbers`` shows their product.
-        changes: further factors, in order.
-    """
-
-    variables: tuple[tuple[str, float], ...]
-    constants: tuple[tuple[float, str], ...] = ()
-    changes: tuple[Change, ...] = ()
-
-    @cached_property
-    def value(self) -> float:
-        """Bytes."""
-        size = 1.0
-        for _, value in self.variables:
-            size *= value
-        for value, _ in self.constants:
-            size *= value
-        for change in self.changes:
-            size *= change.factor
-        return size
-
-    @property
-    def symbols(self) -> str:
-        """The formula with names: ``batch × sequence × hidden × layers × 2 bytes``."""
-        factors = [symbol for symbol, _ in self.variables]
-        factors += [f"{short_number(value)} {unit}".strip() for value, unit in self.constants]
-        changes = (f" {change.sign} {change.symbol or short_number(change.value)}" for change in self.changes)
-        return " × ".join(factors) + "".join(changes)
-
-    @property
-    def numbers(self) -> str:
-        """The formula with numbers: ``32 × 2048 × 2560 × 32 × 2``."""
-        factors = [short_number(value) for _, value in self.variables]
-        factors += [short_number(self._constant)] if self.constants else []
-        changes = (f" {change.sign} {short_number(change.value)}" for change in self.changes)
-        return " × ".join(factors) + "".join(changes)
-
-    @property
-    def _constant(self) -> float:
-        return math.prod(value for value, _ in self.constants)
+    sign: Literal["×", "÷"] = "×"
 
 
 @dataclass(frozen=True)
@@ -119,24 +69,42 @@ class Component:
         key: its name in data and options, for example ``kv-cache``.
         label: its displayed name.
         category: the use of the memory.
-        formula: the formula of its bytes.
+        factors: the product that gives its bytes, shown exactly as it is computed.
         evidence: the evidence for the formula.
     """
 
     key: str
     label: str
     category: Category
-    formula: Formula
+    factors: tuple[Factor, ...]
     evidence: Evidence
 
-    @property
+    @cached_property
     def size(self) -> float:
         """Bytes."""
-        return self.formula.value
+        return math.prod((value if sign == "×" else 1 / value for _, value, sign in self.factors), start=1.0)
 
-    def changed(self, change: Change) -> Component:
-        """Return the component with a further factor."""
-        return replace(self, formula=replace(self.formula, changes=(*self.formula.changes, change)))
+    @property
+    def symbols(self) -> str:
+        """The formula with names: ``batch × sequence × hidden × layers × 2 bytes``."""
+        return self._product(factor.symbol for factor in self.factors)
+
+    @property
+    def numbers(self) -> str:
+        """The formula with numbers: ``32 × 2048 × 2560 × 32 × 2``."""
+        return self._product(short_number(factor.value) for factor in self.factors)
+
+    def _product(self, texts: Iterable[str]) -> str:
+        signs = ("", *(f" {factor.sign} " for factor in self.factors[1:]))
+        return "".join(sign + text for sign, text in zip(signs, texts, strict=True))
+
+    def equation(self, write: Callable[[float], str]) -> str:
+        """Return the formula with names, with numbers, and its result; ``write`` adds the unit to bytes."""
+        return f"{self.symbols} = {self.numbers} = {write(self.size)}"
+
+    def changed(self, factor: Factor) -> Component:
+        """Return the component with a further factor, such as that of an optimisation."""
+        return replace(self, factors=(*self.factors, factor))
 
 
 @dataclass(frozen=True)
@@ -150,7 +118,11 @@ class Breakdown:
         """The bytes of all components together."""
         return math.fsum(component.size for component in self.components)
 
-    def of(self, keys: Iterable[str]) -> float:
+    def of(self, keys: Container[str]) -> float:
         """Add up the bytes of some components."""
-        sizes = {component.key: component.size for component in self.components}
-        return math.fsum(sizes[key] for key in keys)
+        return math.fsum(component.size for component in self.components if component.key in keys)
+
+    def equation(self, number: Callable[[float], str], write: Callable[[float], str]) -> str:
+        """Return the sum; ``number`` writes each size precisely, ``write`` the total with its unit."""
+        terms = " + ".join(number(component.size) for component in self.components)
+        return f"total = {terms} = {write(self.total)}"

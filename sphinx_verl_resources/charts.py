@@ -1,57 +1,35 @@
-"""Charts as inline SVG with the colours and fonts of the page, and the shapes that all charts share.
+"""Breakdowns as charts and as formulas.
 
-A chart has no style attribute and no style sheet, so that a strict content security policy allows it. It has
-no size in pixels: the style sheet makes it as wide as a phone, and little wider on a larger screen, so that
-one layout serves both. Labels repeat the meaning of colours.
+A chart is inline SVG with the colours and fonts of the page. It has no style attribute and no style sheet, so
+that a strict content security policy allows it. It has no size in pixels: the style sheet makes it as wide as
+a phone, and little wider on a larger screen, so that one layout serves both.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from docutils import nodes
-from docutils.utils import column_width
 
-from .analysis import Bar, StepTaken
-from .breakdown import Category, Component
 from .i18n import _
+from .nodes import recorded, titled
 from .units import gb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+
+    from .analysis import Line
 
 CHART_CLASS = "verl-chart"
-
-
-class Paint(NamedTuple):
-    """The colour of a category in charts, the letter on it, and the colour of the letter."""
-
-    colour: str
-    letter: str
-    ink: str
-
-
-#: Colours have a contrast of at least 3 to 1 with white and with the dark backgrounds of common themes.
-PAINTS: Mapping[Category, Paint] = {
-    Category.WEIGHTS: Paint("#5160ae", "W", "#fff"),
-    Category.GRADIENTS: Paint("#d67207", "G", "#000"),
-    Category.OPTIMIZER: Paint("#994cea", "O", "#fff"),
-    Category.ACTIVATIONS: Paint("#368ea7", "A", "#000"),
-    Category.LOGITS: Paint("#c4568f", "L", "#000"),
-    Category.GATHERED: Paint("#7d88cf", "U", "#000"),
-    Category.ROLLOUT_ENGINE: Paint("#92562b", "R", "#fff"),
-    Category.RUNTIME_OVERHEAD: Paint("#878b70", "X", "#000"),
-}
+FORMULA_CLASS, FORMULAS_CLASS = "verl-formula", "verl-formulas"
 #: Units of the drawing. A unit is 0.86 to 1.13 pixels, so that text has 12 to 16.
-WIDTH, FONT, GAP = 360, 14, 2
+WIDTH, FONT = 360, 14
 #: Height of a line of text, and of a bar.
 LINE, BAR = 18, 16
 #: Placeholder for the name of a drawing in its parts; no text contains this character.
 NAME = "\0"
-#: Widths of characters in parts of the font size, rounded up: wide ones, capitals, narrow ones, others.
-_WIDE, _CAPITAL, _NARROW, _OTHER = 1.0, 0.75, 0.38, 0.61
 
 
 @dataclass(frozen=True)
@@ -96,19 +74,6 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", bold: bool 
     return f'<text{at} y="{short(y)}"{aligned}{weight}>{escape(content, quote=False)}</text>'
 
 
-def headings(lines: Iterable[tuple[float, Sequence[str], str, bool]]) -> str:
-    """Write the words beside or above bars: labels on the left, values on the right.
-
-    Args:
-        lines: for each bar, the base of the first line, the label's lines, the value, and whether it is bold.
-    """
-    left, right = "", ""
-    for y, label, value, bold in lines:
-        left += "".join(text(0, y + index * LINE, line, bold=bold) for index, line in enumerate(label))
-        right += text(0, y, value, bold=bold)
-    return f'{left}<g transform="translate({WIDTH})" text-anchor="end">{right}</g>'
-
-
 def bar(start: float, end: float, y: float) -> str:
     """Return a bar as path data, at least one unit long; ``thick`` sets its width."""
     left = round(start)
@@ -125,93 +90,54 @@ def thick(colour: str) -> str:
     return f'stroke-width="{BAR}" stroke="{colour}"'
 
 
-class Key(NamedTuple):
-    """An entry of a legend: its words, and a function that draws its sign, given the upper left corner."""
-
-    words: str
-    sign: Callable[[float, float], str]
-
-
-def bar_key(words: str, paint: str) -> Key:
-    """Return the legend entry of a paint."""
-    return Key(words, lambda x, y: path(bar(x, x + BAR, y), paint))
-
-
-def draw_legend(y: float, keys: Sequence[Key]) -> tuple[list[tuple[float, float]], str, float]:
-    """Draw signs and words; return the places of the signs, the drawing, and the lower edge.
-
-    A sign is as large as a bar is thick.
-    """
-    places: list[tuple[float, float]] = []
-    svg, x = "", 0.0
-    for key in keys:
-        shown = clip(key.words, WIDTH - LINE - 4)
-        needed = LINE + 4 + width_of(shown)
-        if x and x + needed > WIDTH:
-            x, y = 0.0, y + LINE + 3
-        places.append((round(x), y))
-        svg += key.sign(*places[-1]) + text(round(x) + LINE + 4, y + 13, shown)
-        x += needed + FONT
-    return places, svg, y + LINE
-
-
-def width_of(content: str) -> float:
-    """Return the width in units of a line of text in a rather wide font."""
-    return sum(map(_width, content)) * FONT
-
-
-def clip(content: str, room: float) -> str:
-    """Cut a text to ``room`` units, ending with an ellipsis if it is too long.
-
-    >>> clip("actor.use_dynamic_bsz", 100)
-    'actor.use_d…'
-    """
-    if width_of(content) <= room:
-        return content
-    left, kept = room / FONT - _WIDE, 0
-    while kept < len(content) and left >= _width(content[kept]):
-        left -= _width(content[kept])
-        kept += 1
-    return content[:kept].rstrip() + "…"
-
-
-def _width(character: str) -> float:
-    if column_width(character) > 1 or character in "MWmw%@—…":
-        return _WIDE
-    if character.isupper():
-        return _CAPITAL
-    return _NARROW if character in " ijlftr.,:;|()" else _OTHER
-
-
-# -- the waterfall of the analysis
-
-#: Units for labels and for values, and the height of a line.
-_LABELS, _VALUES, _STEP = 178, 74, BAR + 7
-#: The paint of a sum, and of a saving.
+#: Units for labels and for values of a waterfall, the letters of a label, and the height of a line.
+_LABELS, _VALUES, _LETTERS, _STEP = 178, 74, 24, BAR + 7
 _SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
-_SAVED = f'{_SUM} stroke-dasharray="2 3"'
 
 
-def waterfall(bars: Iterable[Bar], label_of: Callable[[Bar], str], title: str) -> Drawing:
+def waterfall(lines: Sequence[Line], title: str) -> Drawing:
     """Draw the analysis of a model, with the numbers of its table: label, bar and value on each line."""
-    bars = list(bars)
-    scale = (WIDTH - _LABELS - _VALUES) / (
-        max(max(one.running, one.running - one.change) for one in bars) or 1
-    )
-    shapes: dict[str, list[str]] = {}  # one element per paint saves bytes
-    words = []
-    for number, one in enumerate(bars):
-        ends = sorted((one.running - one.change if one.of else 0.0, one.running))
-        paint = _SAVED if isinstance(one.of, StepTaken) else _SUM
-        if isinstance(one.of, Component):
-            paint = thick(PAINTS[one.of.category].colour)
-        start, end = (_LABELS + size * scale for size in ends)
-        shapes.setdefault(paint, []).append(bar(start, end, number * _STEP + 1))
-        words.append((number * _STEP + FONT, [clip(label_of(one), _LABELS - GAP)], gb(one.shown), not one.of))
-    sizes = _("; ").join(_("{part} {size}").format(part=label_of(one), size=gb(one.shown)) for one in bars)
-    parts = [*(path(d, paint) for paint, d in shapes.items()), headings(words)]
-    height: float = len(bars) * _STEP
-    if _SAVED in shapes:
-        _places, legend, height = draw_legend(height + LINE / 2, [bar_key(_("Saved"), _SAVED)])
-        parts.append(legend)
-    return Drawing(title, sizes, height, parts)
+    scale = (WIDTH - _LABELS - _VALUES) / (max(line.now.total for line in lines) or 1)
+    shapes, labels, values, sizes = "", "", "", []
+    for index, line in enumerate(lines):
+        total, y = line.now.total, index * _STEP
+        start, end = sorted((total - line.change if line.parts else 0.0, total))
+        paint = f'{_SUM} stroke-dasharray="2 3"' if line.step else _SUM
+        if line.parts and not line.step:
+            paint = thick(line.parts[0].category.colour)
+        shapes += path(bar(_LABELS + start * scale, _LABELS + end * scale, y + 1), paint)
+        size, label = gb(line.change if line.parts else total), line.label
+        shown = label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…"
+        labels += text(0, y + FONT, shown, bold=not line.parts)
+        values += text(0, y + FONT, size, bold=not line.parts)
+        sizes.append(_("{part} {size}").format(part=label, size=size))
+    parts = [shapes, labels, at_right(values)]
+    return Drawing(title, _("; ").join(sizes), len(lines) * _STEP, parts)
+
+
+def at_right(texts: str) -> str:
+    """Align texts, which have no place across, at the right edge."""
+    return f'<g transform="translate({WIDTH})" text-anchor="end">{texts}</g>'
+
+
+# -- formulas
+
+
+def formula_list(
+    items: Iterable[tuple[str, Sequence[tuple[str, str]], Sequence[nodes.Node], str]],
+) -> nodes.definition_list:
+    """Make a list of formulas.
+
+    Args:
+        items: for each item its term, pairs of a title, which may be empty, and a formula, nodes after the
+            term, and a recorded sentence about the term, which may be empty.
+    """
+    # "simple" keeps sphinx_rtd_theme from styling the terms as signatures.
+    found = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
+    for term, formulas, after, sentence in items:
+        definition = nodes.definition("", *([recorded(sentence)] if sentence else []))
+        for title, formula in formulas:
+            inline = nodes.inline("", formula, classes=[FORMULA_CLASS])
+            definition += recorded("", *(titled(title, [inline]) if title else [inline]))
+        found += nodes.definition_list_item("", nodes.term("", term, *after), definition)
+    return found

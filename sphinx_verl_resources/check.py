@@ -1,187 +1,143 @@
 """Rules for recorded data beyond what a build requires: ``verl-resources check``.
 
 A rule is a decorated function. It takes the data to check, and yields a place, a sentence and a remedy for
-each violation.
+each violation. Its docstring says what it requires, with a bad and a good example, for the documentation.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from .dataset import CASES, REGISTRIES, RUNS
-from .diagnostics import Code, Diagnostic, Location, Severity, listed, nearest
-from .links import is_fixed_ref
-from .records import NamedRecord, Run, size_class
-from .registries import Architecture, Gpu
-from .strict_yaml import plain_value, read_yaml
-from .units import GB, GIB, MIB, gb
-from .validation import entries_in, valid_entries
+from .dataset import RUNS
+from .diagnostics import Code, Diagnostic, Location, Severity, listed
+from .records import NamedRecord, Run, is_fixed_ref, size_class
+from .registries import Gpu
+from .strict_yaml import read_yaml
+from .units import GB, MIB, gb
+from .validation import valid_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from .dataset import DataFile, Dataset, Directory
+    from .dataset import DataFile, Directory
     from .git import Repository
     from .strict_yaml import Document, Loc
 
-    #: A place, a message and a remedy; or a problem of another code or severity.
+    #: A place, a sentence and a remedy; or a problem of another code or severity.
     Finding = tuple[Location, str, str] | Diagnostic
 
-Data = TypeVar("Data", bound="Dataset", covariant=True)
-Record = TypeVar("Record", bound=NamedRecord)
+Entry = TypeVar("Entry", bound=NamedRecord)
 
 
-class Check(Generic[Data]):
+class Check:
     """The data directories to check, with the data that they build on.
 
     Attributes:
-        data: all data.
+        data: all data, a ``Dataset``.
         directories: the directories to check.
-        today: the latest date that is not in the future; default: the latest current date worldwide.
         repository: a checkout of verl, or None.
     """
 
     def __init__(
-        self,
-        data: Data,
-        directories: Sequence[Directory],
-        *,
-        today: date | None = None,
-        repository: Repository | None = None,
+        self, data: Any, directories: Sequence[Directory], repository: Repository | None = None
     ) -> None:
-        self.data = data
-        self.directories = tuple(directories)
-        # The earliest time zone is 14 hours ahead of UTC.
-        self.today = today or (datetime.now(timezone.utc) + timedelta(hours=14)).date()
-        self.repository = repository
+        self.data, self.directories, self.repository = data, directories, repository
+
+    def files(self, name: str) -> list[tuple[DataFile, Document]]:
+        """Return the files of a folder, or those of a registry, in the directories to check."""
+        folders = [directory.path for directory in self.directories]
+        return [
+            (file, read_yaml(file.content, file.shown))
+            for file in self.data.files[name]
+            if any(map(file.path.is_relative_to, folders))
+        ]
 
     @cached_property
-    def files(self) -> tuple[tuple[str, DataFile, Document], ...]:
-        """The kind (the name of its schema), file and document of each file of the directories."""
-        kinds = {RUNS: "run", CASES: "cases"} | {name: name.removesuffix(".yaml") for name in REGISTRIES}
-        return tuple(
-            (kinds[name], file, read_yaml(file.content, file.shown))
-            for name, files in self.data.files.items()
-            for file in files
-            if any(file.path.is_relative_to(directory.path) for directory in self.directories)
-        )
-
-    @cached_property
-    def runs(self) -> tuple[tuple[Run, Document], ...]:
-        """The valid runs of the directories, with their files."""
+    def runs(self) -> list[tuple[Run, Document]]:
+        """The valid runs, with their files."""
         broken, runs = {file.shown for file in self.data.broken}, self.data.runs
-        return tuple(
+        return [
             (runs[file.path.stem], document)
-            for kind, file, document in self.files
-            if kind == "run" and file.shown not in broken and file.path.stem in runs
-        )
+            for file, document in self.files(RUNS)
+            if file.shown not in broken and file.path.stem in runs
+        ]
+
+    def entries(self, section: str, model: type[Entry]) -> Iterator[tuple[Entry, Document, Loc]]:
+        """Yield the valid entries of a registry, with their files and positions."""
+        for _file, document in self.files(f"{section}.yaml"):
+            for index, entry in enumerate(valid_entries(document.data, section, model)):
+                if entry is not None:
+                    yield entry, document, (section, index)
 
     @cached_property
-    def links(self) -> tuple[tuple[Document, Loc, str, str | None], ...]:
-        """Each link of a run to verl: its file, the position of the commit, the commit, the path."""
+    def links(self) -> list[tuple[Document, Loc, str, str | None]]:
+        """The links to verl's repository: file, position, commit, and path or None."""
         found: list[tuple[Document, Loc, str, str | None]] = []
         for run, document in self.runs:
             if run.script:
-                found.append((document, ("script", "ref"), run.script.ref, run.script.path))
+                found.append((document, ("script",), run.script.ref, run.script.path))
             for index, item in enumerate(run.evidence):
                 if item.ref:
-                    found.append((document, ("evidence", index, "ref"), item.ref, item.path))
-        if self.repository:
-            self.repository.look_up(ref for _, _, ref, _ in found)
-        return tuple(found)
+                    found.append((document, ("evidence", index), item.ref, item.path))
+        return found
 
-    def entries(self, kind: str, model: type[Record]) -> Iterator[tuple[Record, Callable[[str], Location]]]:
-        """Yield the valid entries of a registry, each with a function that returns the place of a field."""
-        for own, _file, document in self.files:
-            for index, record in enumerate(valid_entries(document.data, kind, model) if own == kind else ()):
-                if record is not None:
-                    yield record, partial(_place_in, document, (kind, index), record.name)
+    @cached_property
+    def commits(self) -> dict[str, str]:
+        """The full names of the linked commits that are in the checkout, by the names in the links."""
+        return self.repository.commits(ref for _, _, ref, _ in self.links) if self.repository else {}
 
     def problems(self) -> tuple[Diagnostic, ...]:
         """Return the problems that a build reports and those of the rules, ordered by file and line."""
-        found = [*self.data.all_diagnostics()]
-        for rule in RULES.values():
-            for item in rule.find(self) if self.repository or not rule.needs_repository else ():
+        found = list(self.data.all_diagnostics())
+        for code, rule in RULES.items():
+            for item in rule.find(self):
                 if not isinstance(item, Diagnostic):
-                    item = Diagnostic(item[0], rule.code, *item[1:], rule.severity)
+                    item = Diagnostic(item[0], code, item[1], item[2], rule.severity)
                 found.append(item)
         return listed(sorted(found))
 
 
-def _place_in(document: Document, loc: Loc, name: str, field: str) -> Location:
-    return replace(document.place((*loc, field) if field else loc), key=name)
-
-
 class Rule(NamedTuple):
-    """A rule: its code and severity, whether it needs a checkout of verl, and what yields the violations."""
+    """A rule: the severity of a violation, and the function that yields the violations."""
 
-    code: Code
     severity: Severity
-    needs_repository: bool
-    find: Callable[[Check[Any]], Iterable[Finding]]
+    find: Callable[[Check], Iterable[Finding]]
 
 
-#: All rules by the name of their code, in the order of the documentation; rooms add theirs.
-RULES: dict[str, Rule] = {}
-Find = TypeVar("Find", bound="Callable[[Check[Any]], Iterable[Finding]]")
+#: All rules by code, in the order of the documentation; rooms add theirs.
+RULES: dict[Code, Rule] = {}
+Find = TypeVar("Find", bound="Callable[[Check], Iterable[Finding]]")
 
 
-def rule(severity: Severity = Severity.WARNING, *, needs_repository: bool = False) -> Callable[[Find], Find]:
-    """Return a decorator that registers a function as the rule of the code with its name."""
+def rule(severity: Severity) -> Callable[[Find], Find]:
+    """Return a decorator that makes a function the rule of the code with its name."""
 
     def register(find: Find) -> Find:
-        RULES[find.__name__] = Rule(cast("Code", find.__name__), severity, needs_repository, find)
+        RULES[cast("Code", find.__name__)] = Rule(severity, find)
         return find
 
     return register
-
-
-# -- files
-
-_SCHEMA_LINE = "# yaml-language-server: $schema="
-
-
-@rule()
-def schema_line(check: Check[Any]) -> Iterator[Finding]:
-    """Require a first line that points editors to the schema, if the directory has it."""
-    for kind, file, document in check.files:
-        target = f"{'../' if kind in {'run', 'cases'} else ''}schema/{kind}.json"
-        first, begin = document.text.split("\n", 1)[0], Location(file.shown, 1, 1)
-        remedy = f"begin the file with {_SCHEMA_LINE}{target}"
-        words = first.removeprefix(_SCHEMA_LINE).split()
-        if document.data is not None and not (first.startswith(_SCHEMA_LINE) and words):
-            if (file.path.parent / target).is_file():
-                yield begin, "the first line does not point to the schema", remedy
-        elif document.data is not None and words[0].rsplit("/", 1)[-1] != f"{kind}.json":
-            place = replace(begin, column=len(_SCHEMA_LINE) + 1)
-            yield place, f"the first line points to a different schema, {words[0][:80]!r}", remedy
-
-
-@rule()
-def unquoted_version(check: Check[Any]) -> Iterator[Finding]:
-    """Require quotes around versions and lines; other programs may read them as numbers."""
-    for kind, _file, document in check.files:
-        evidence = range(len(entries_in(document.data, "evidence")))
-        lines = [("evidence", index, "lines") for index in evidence]
-        for loc in (*_VERSIONS, *lines) if kind == "run" else ():
-            text = document.source(loc)[:80]
-            if document.is_plain(loc) and isinstance(plain_value(text), str):
-                message = f"{'.'.join(map(str, loc))}: {text} is not in quotes"
-                yield document.place(loc), message, f'write "{text}"'
-
-
-_VERSIONS: tuple[Loc, ...] = (("infer", "version"), ("versions", "verl"), ("versions", "torch"))
 
 
 # -- a run
 
 
 @rule(Severity.ERROR)
-def wrong_size(check: Check[Any]) -> Iterator[Finding]:
-    """Require the size class that is nearest to the model's number of parameters."""
+def wrong_size(check: Check) -> Iterator[Finding]:
+    """Require the size class that is nearest to the model's number of parameters.
+
+    Bad::
+
+        size: 14B
+        model: Qwen/Qwen2.5-7B-Instruct
+
+    Good::
+
+        size: 7B
+        model: Qwen/Qwen2.5-7B-Instruct
+    """
     for run, document in check.runs:
         model = check.data.architectures.get(run.model)
         if model and (size := size_class(model.parameters)) != run.size:
@@ -190,10 +146,20 @@ def wrong_size(check: Check[Any]) -> Iterator[Finding]:
 
 
 @rule(Severity.ERROR)
-def future_date(check: Check[Any]) -> Iterator[Finding]:
-    """Reject dates in the future."""
+def future_date(check: Check) -> Iterator[Finding]:
+    """Reject dates in the future.
+
+    Bad::
+
+        added: 2062-06-12
+
+    Good::
+
+        added: 2026-06-12
+    """
+    today = (datetime.now(timezone.utc) + timedelta(hours=14)).date()  # in the earliest time zone
     for run, document in check.runs:
-        if run.added and run.added > check.today:
+        if run.added and run.added > today:
             yield document.place(("added",)), f"{run.added} is in the future", "write today's date"
 
 
@@ -206,9 +172,22 @@ def _is_old(run: Run) -> bool:
     return run.added is not None and run.added < _FIRST_DAY
 
 
-@rule()
-def no_evidence(check: Check[Any]) -> Iterator[Finding]:
-    """Require evidence for a tested run since 2025-06-26, and at least a script for any other."""
+@rule(Severity.WARNING)
+def no_evidence(check: Check) -> Iterator[Finding]:
+    """Require evidence for a tested run since 2025-06-26, and at least a script for any other.
+
+    Bad::
+
+        kind: tested
+        added: 2026-06-12
+
+    Good::
+
+        kind: tested
+        added: 2026-06-12
+        evidence:
+          - {kind: log, url: "https://example.org/logs/1"}
+    """
     for run, document in check.runs:
         if not run.evidence and not (run.script and (_is_old(run) or run.kind != "tested")):
             missing = "evidence" if run.kind == "tested" else "evidence or script"
@@ -216,18 +195,38 @@ def no_evidence(check: Check[Any]) -> Iterator[Finding]:
             yield document.place(), message, "add under evidence: {kind: log, url: https://…}"
 
 
-@rule()
-def no_date(check: Check[Any]) -> Iterator[Finding]:
-    """Require the date of a tested run."""
+@rule(Severity.WARNING)
+def no_date(check: Check) -> Iterator[Finding]:
+    """Require the date of a tested run.
+
+    Bad::
+
+        kind: tested
+
+    Good::
+
+        kind: tested
+        added: 2026-06-12
+    """
     for run, document in check.runs:
         if run.kind == "tested" and not run.added:
-            remedy = f"add added: {check.today}, or the actual date"
-            yield document.place(), "the run's kind is 'tested', but it has no date", remedy
+            message = "the run's kind is 'tested', but it has no date"
+            yield document.place(), message, "add its date, as in added: 2026-06-12"
 
 
-@rule()
-def no_version(check: Check[Any]) -> Iterator[Finding]:
-    """Require the versions of verl and of the engine of a tested run since 2025-06-26."""
+@rule(Severity.WARNING)
+def no_version(check: Check) -> Iterator[Finding]:
+    """Require the versions of verl and of the engine of a tested run since 2025-06-26.
+
+    Bad::
+
+        infer: {engine: vllm}
+
+    Good::
+
+        infer: {engine: vllm, version: "0.8.3"}
+        versions: {verl: "0.4.0"}
+    """
     missing = "the run's kind is 'tested', but the version of {} is missing"
     for run, document in check.runs:
         if run.kind == "tested" and not _is_old(run):
@@ -238,47 +237,100 @@ def no_version(check: Check[Any]) -> Iterator[Finding]:
                 yield document.place(("infer",)), missing.format(run.infer.engine), 'add version: "…"'
 
 
+@rule(Severity.WARNING)
+def duplicate_run(check: Check) -> Iterator[Finding]:
+    """Reject a run that is recorded twice.
+
+    Two runs are the same if model, GPUs, task, backend, engine, versions, script and settings are.
+
+    Bad::
+
+        id: qwen2-5-7b-grpo-2xh100-again    # and a run qwen2-5-7b-grpo-2xh100 without settings
+        settings: {}
+
+    Good::
+
+        id: qwen2-5-7b-grpo-2xh100-lora
+        settings: {actor_rollout_ref.model.lora_rank: 32}
+    """
+    first: dict[Any, Run] = {}
+    for run, document in check.runs:
+        gpus, path = (run.gpus.count, check.data.gpu_name(run)), run.script and run.script.path
+        settings = repr(sorted(run.settings.items()))
+        traits = (run.model, gpus, run.task, run.train, run.infer, run.versions, path, settings)
+        other = first.setdefault(traits, run)
+        if other is not run:
+            message = f"the run is the same as {other.id!r}: model, GPUs, task, backend, engine and settings"
+            yield document.place(("id",)), message, "keep one of the two, or record the difference"
+
+
 # -- links to verl's repository
 
 
-@rule()
-def moving_ref(check: Check[Any]) -> Iterator[Finding]:
-    """Require links to commits or releases, which do not change."""
+@rule(Severity.WARNING)
+def moving_ref(check: Check) -> Iterator[Finding]:
+    """Require links to commits or releases, which do not change.
+
+    Bad::
+
+        script: {ref: main, path: examples/run_qwen2_5_7b_fsdp.sh}
+
+    Good::
+
+        script: {ref: v0.4.0, path: examples/run_qwen2_5_7b_fsdp.sh}
+    """
     for document, loc, ref, _path in check.links:
-        commit = check.repository.commit(ref) if check.repository else None
         # The rule unknown_ref reports names that are not in the checkout.
-        if not is_fixed_ref(ref) and (commit or not check.repository):
-            message = f"{'.'.join(map(str, loc))}: {ref!r} is a branch, which can change"
-            yield document.place(loc), message, f"write {commit}" if commit else "write its commit"
+        if not is_fixed_ref(ref) and (ref in check.commits or not check.repository):
+            message = f"{_name(loc)}.ref: {ref!r} is a branch, which can change"
+            yield document.place((*loc, "ref")), message, f"write {check.commits.get(ref, 'its commit')}"
 
 
-@rule(Severity.ERROR, needs_repository=True)
-def unknown_ref(check: Check[Any]) -> Iterator[Finding]:
-    """Require commits that exist."""
-    repository: Repository = check.repository  # type: ignore[assignment]
+@rule(Severity.ERROR)
+def unknown_ref(check: Check) -> Iterator[Finding]:
+    """Require commits that exist in the checkout that ``--repo`` names.
+
+    Bad::
+
+        script: {ref: v0.4.00, path: examples/run_qwen2_5_7b_fsdp.sh}
+
+    Good::
+
+        script: {ref: v0.4.0, path: examples/run_qwen2_5_7b_fsdp.sh}
+    """
     for document, loc, ref, _path in check.links:
-        if repository.commit(ref) is None:
-            name = ".".join(map(str, loc))
-            message = f"{name}: {repository.shown} has no commit, tag or branch {ref!r}"
-            remedy = "correct it, or fetch it with: git fetch --tags origin"
-            if repository.is_shallow:
-                message = f"{name}: {ref!r} was not checked: {repository.shown} is a shallow clone without it"
-                remedy = "fetch all commits with: git fetch --unshallow"
-            yield document.place(loc), message, remedy
+        if check.repository and ref not in check.commits:
+            message = f"{_name(loc)}.ref: {check.repository.shown} has no commit, tag or branch {ref!r}"
+            remedy = (
+                "correct it, or fetch it with: git fetch --tags origin (add --unshallow to a shallow clone)"
+            )
+            yield document.place((*loc, "ref")), message, remedy
 
 
-@rule(Severity.ERROR, needs_repository=True)
-def unknown_path(check: Check[Any]) -> Iterator[Finding]:
-    """Require linked files that exist at their commits."""
-    repository: Repository = check.repository  # type: ignore[assignment]
-    for document, loc, ref, path in check.links:
-        commit = repository.commit(ref)
-        if commit and path and path not in repository.paths(commit):
-            near = nearest(path, repository.paths(commit))
-            remedy = f"did you mean {near!r}?" if near else "correct the path, or the commit"
-            place = (*loc[:-1], "path")
-            message = f"{'.'.join(map(str, place))}: {ref[:12]} has no file {path[:200]!r}"
-            yield document.place(place), message, remedy
+@rule(Severity.ERROR)
+def unknown_path(check: Check) -> Iterator[Finding]:
+    """Require linked files that exist at their commits in the checkout that ``--repo`` names.
+
+    Bad::
+
+        script: {ref: v0.4.0, path: examples/run_qwen2_5_7b.sh}
+
+    Good::
+
+        script: {ref: v0.4.0, path: examples/run_qwen2_5_7b_fsdp.sh}
+    """
+    linked = [link for link in check.links if link[2] in check.commits and link[3]]
+    names = [f"{check.commits[ref]}:{path}" for _, _, ref, path in linked]
+    files = check.repository.objects(names) if check.repository else {}
+    for name, (document, loc, ref, path) in zip(names, linked, strict=True):
+        if name not in files:
+            message = f"{_name(loc)}.path: {ref[:12]} has no file {str(path)[:200]!r}"
+            remedy = "correct the path, or the commit; a partial clone lacks files"
+            yield document.place((*loc, "path")), message, remedy
+
+
+def _name(loc: Loc) -> str:
+    return ".".join(map(str, loc))
 
 
 # -- registries
@@ -288,86 +340,24 @@ def unknown_path(check: Check[Any]) -> Iterator[Finding]:
 _LEAST, _MOST = 0.92, 1.08
 
 
-@rule()
-def gpu_memory(check: Check[Any]) -> Iterator[Finding]:
-    """Require consistent memory figures of each GPU."""
-    for gpu, place_of in check.entries("gpus", Gpu):
-        reported = gpu.memory_mib * MIB
-        if not _LEAST <= reported / (gpu.memory_gb * GB) <= _MOST:
-            message = f"memory_mib is {gb(reported)}, but memory_gb is {gpu.memory_gb} GB"
-            yield place_of("memory_mib"), message, "memory_mib counts 2^20 bytes, as nvidia-smi prints them"
-        if gpu.cuda_total_gib and gpu.cuda_total_gib * GIB > reported:
-            most = f"more than the driver's {reported / GIB:.2f} GiB"
-            message = f"CUDA offers {gpu.cuda_total_gib:g} GiB, {most}"
-            yield place_of("cuda_total_gib"), message, "correct one of the two"
+@rule(Severity.WARNING)
+def gpu_memory(check: Check) -> Iterator[Finding]:
+    """Require consistent memory figures of each GPU.
 
+    ``memory_mib`` counts 2^20 bytes, as nvidia-smi prints them.
 
-@rule()
-def incomplete_entry(check: Check[Any]) -> Iterator[Finding]:
-    """Require sources for the figures of each entry."""
-    for gpu, place_of in check.entries("gpus", Gpu):
-        if gpu.kind != "reading" and not gpu.note:
-            message = f"memory_mib is {gpu.kind}, but its source is missing"
-            yield place_of("kind"), message, "add a 'note' with the GPU or the document that it comes from"
-    for model, place_of in check.entries("architectures", Architecture):
-        if not model.config_source:
-            remedy = "add config_source: [{repo: …, path: config.json}]"
-            yield place_of(""), "the source of the shape is missing", remedy
-        if model.verified and not model.published:
-            message = "the model is verified, but has no published count"
-            yield place_of("verified"), message, "add 'published', or write verified: false"
+    Bad::
 
+        memory_gb: 80
+        memory_mib: 40960
 
-# -- runs compared with each other
+    Good::
 
-
-@rule()
-def duplicate_run(check: Check[Any]) -> Iterator[Finding]:
-    """Reject a run that is recorded twice."""
-    alike: dict[Any, list[tuple[Run, tuple[Any, ...]]]] = {}
-    for run, document in check.runs:
-        settings = tuple(sorted((key, repr(value)) for key, value in run.settings.items()))
-        gpus = run.gpus.count, check.data.gpu_name(run), run.gpus.nodes, run.gpus.memory_gb
-        # Runs differ only if both record one of these with different values.
-        versions = (run.versions.verl, run.versions.torch) if run.versions else (None, None)
-        traits = (run.script and run.script.path, *versions)
-        earlier = alike.setdefault((run.model, gpus, run.task, run.train, run.infer, settings), [])
-        for other, others in earlier:
-            if all(one == two or not one or not two for one, two in zip(traits, others, strict=True)):
-                same = "model, GPUs, task, backend, engine and settings"
-                message = f"the run is the same as {other.id!r}: {same}"
-                yield document.place(("id",)), message, "keep one of the two, or record the difference"
-                break
-        earlier.append((run, traits))
-
-
-@rule()
-def recommended_below_min(check: Check[Any]) -> Iterator[Finding]:
-    """Reject a RECOMMENDED run with less hardware than every MIN run of its model and task."""
-    least: dict[tuple[str, str], list[Run]] = {}
-    for run, _document in check.runs:
-        if run.tag == "MIN":
-            least.setdefault((run.model, run.task), []).append(run)
-    for run, document in check.runs:
-        others = least.get((run.model, run.task), [])
-        if run.tag == "RECOMMENDED" and others and all(_takes_less(run, other, check) for other in others):
-            less = f"is less hardware than {others[0].gpus} of the MIN run {others[0].id!r}"
-            remedy = "correct the tag of one of the two"
-            yield document.place(("tag",)), f"RECOMMENDED {run.gpus} {less}", remedy
-
-
-def _takes_less(one: Run, other: Run, check: Check[Any]) -> bool:
-    """Return whether a run has less total GPU memory or, if that is unknown, fewer GPUs of the same type."""
-    memory, other_memory = _memory(one, check), _memory(other, check)
-    if memory is not None and other_memory is not None:
-        return memory < other_memory
-    return (
-        one.gpus.type is not None and one.gpus.type == other.gpus.type and one.gpus.count < other.gpus.count
-    )
-
-
-def _memory(run: Run, check: Check[Any]) -> float | None:
-    """Return the nominal memory of all GPUs in GB; drivers report different figures for GPUs of 80 GB."""
-    gpu = check.data.gpu_of(run)
-    each = gpu.memory_gb if gpu else run.gpus.memory_gb
-    return run.gpus.count * each if each else None
+        memory_gb: 80
+        memory_mib: 81559
+    """
+    for gpu, document, loc in check.entries("gpus", Gpu):
+        if not _LEAST <= gpu.memory_mib * MIB / (gpu.memory_gb * GB) <= _MOST:
+            figures = f"memory_mib is {gb(gpu.memory_mib * MIB)}, but memory_gb is {gpu.memory_gb} GB"
+            remedy = "memory_mib counts 2^20 bytes, as nvidia-smi prints them"
+            yield document.place((*loc, "memory_mib")), f"{gpu.name}: {figures}", remedy

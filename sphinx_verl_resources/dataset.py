@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import re
 import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .diagnostics import Diagnostic, Location, nearest, warning
-from .records import SIZES, SLUG, Record, Run, fold, slug
+from .diagnostics import Diagnostic, Location, did_you_mean, warning
+from .records import SIZES, Record, Run
 from .registries import (
     Architecture,
     ArchitectureFile,
     ConfigKey,
     ConfigKeyFile,
-    Entry,
     Gpu,
     GpuFile,
     Registry,
+    merge,
 )
 from .strict_yaml import MAX_BYTES, read_yaml
-from .validation import entries_in, repeated_names, try_model, valid_entries, validated, value_at
+from .validation import try_model, validated, value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .analysis_records import Analysis
     from .strict_yaml import Document
@@ -75,10 +73,7 @@ def bundled_directory() -> Directory:
 def configured_directory(name: str, base: Path) -> Directory:
     """Return the directory ``name``, relative to ``base``; messages also show it relative to ``base``."""
     path = base / name
-    try:
-        return Directory(path, Path(os.path.relpath(plain_path(path), base)).as_posix())
-    except ValueError:  # a different drive
-        return Directory(path, path.as_posix())
+    return Directory(path, Path(os.path.relpath(plain_path(path), base)).as_posix())
 
 
 def plain_path(path: Path) -> Path:
@@ -101,7 +96,7 @@ def refuse_leading_out(path: Path, directory: Path) -> None:
     """
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
         reason = "the link points outside the data directory and was not followed"
-        raise OSError(errno.EPERM, reason, str(path))
+        raise OSError(0, reason, str(path))
 
 
 def refuse_link_in_data(path: Path) -> None:
@@ -123,7 +118,7 @@ def refuse_irregular(path: Path) -> None:
         OSError: the path is not one.
     """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
+        raise OSError(0, "not a regular file", str(path))
 
 
 def read_data_file(path: Path, shown: str) -> DataFile:
@@ -137,72 +132,17 @@ def read_data_file(path: Path, shown: str) -> DataFile:
         return DataFile(path, shown, stream.read(MAX_BYTES + 1))
 
 
-def _read_files(
-    directories: Sequence[Directory], bundled: Directory, *, own_runs: bool, problems: list[Diagnostic]
-) -> dict[str, list[DataFile]]:
-    """Return the files of all directories by folder or name, and note what cannot be read or is not read."""
-    files: dict[str, list[DataFile]] = {name: [] for name in (RUNS, CASES, *REGISTRIES)}
-
-    def read(directory: Directory, name: str, action: Callable[[Path, str], Any]) -> Any:
-        """Return the result of a function of a path and its name for the user; note an error."""
-        path, shown = directory.path / name, directory.show(name) if name else directory.shown
-        try:
-            refuse_leading_out(path, directory.path)
-            return action(path, shown)
-        except OSError as error:
-            message = f"cannot be read: {error.strerror}"
-            problems.append(Diagnostic(Location(shown), "file_unreadable", message, "check it, or delete it"))
-
-    def ignored(directory: Directory, name: str, what: str, remedy: str) -> None:
-        message = f"the {what} {name.rpartition('/')[2]!r} is not read"
-        problems.append(warning(Location(directory.show(name)), "file_unexpected", message, remedy))
-
-    for directory in directories:
-        folders = (CASES,) if directory is bundled and own_runs else (CASES, RUNS)
-        for name in read(directory, "", _names_in) or ():
-            if name in REGISTRIES:
-                files[name] += filter(None, [read(directory, name, read_data_file)])
-            elif name in folders:
-                for inner in read(directory, name, _names_in) or ():
-                    if inner.endswith(".yaml"):
-                        files[name] += filter(None, [read(directory, f"{name}/{inner}", read_data_file)])
-                    elif inner != "README.md":
-                        ignored(directory, f"{name}/{inner}", "file", "data files are named <id>.yaml")
-            elif name not in {RUNS, SCHEMAS} and (near := _looks_like_data(directory.path / name)):
-                ignored(directory, name, "folder" if (directory.path / name).is_dir() else "file", near)
-    return files
-
-
-def _names_in(folder: Path, _shown: str) -> list[str]:
-    return sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
-
-
-def _looks_like_data(path: Path) -> str:
-    """Return the remedy for a file or folder that looks like data but is not read; empty for any other."""
-    if path.is_symlink():
-        return ""
-    if path.is_dir():
-        near = nearest(path.name, [RUNS, CASES])
-        return f"put data files into the folder {near or RUNS!r}" if near or any(path.glob("*.yaml")) else ""
-    if path.suffix not in {".yaml", ".yml"}:
-        return ""
-    near = nearest(f"{path.stem}.yaml", REGISTRIES)
-    return f"did you mean {near!r}?" if near else f"put run files into the folder {RUNS!r}"
-
-
 def _directory_problem(directory: Directory) -> tuple[str, str] | None:
     """Return the problem of a configured directory and the remedy; None if there is none."""
-    hint = "the path is relative to the directory of conf.py"
     try:
         names = {entry.name for entry in os.scandir(directory.path)}
-    except FileNotFoundError:
-        return f"the data directory {directory.shown!r} does not exist", hint
     except OSError as error:
-        return f"the data directory {directory.shown[:200]!r} cannot be read: {error.strerror}", hint
-    if not names & DATA_NAMES:
-        message = f"the data directory {directory.shown!r} contains no data"
-        return message, f"put run files into {directory.show(RUNS)}, or add one of {', '.join(REGISTRIES)}"
-    return None
+        message = f"the data directory {directory.shown[:200]!r} cannot be read: {error.strerror}"
+        return message, "the path is relative to the directory of conf.py"
+    if names & DATA_NAMES:
+        return None
+    remedy = f"put run files into {directory.show(RUNS)}, or add one of {', '.join(REGISTRIES)}"
+    return f"the data directory {directory.shown!r} contains no data", remedy
 
 
 # -- records
@@ -245,18 +185,42 @@ class Dataset:
             missing: the place to report a missing directory at.
         """
         bundled = bundled or bundled_directory()
+        self.files: dict[str, list[DataFile]] = {name: [] for name in (RUNS, CASES, *REGISTRIES)}
         self.problems: dict[str, list[Diagnostic]] = {"files": []}
         own: dict[str, Directory] = {}
         for directory in configured:
-            problem = _directory_problem(directory)
-            if problem:
+            if problem := _directory_problem(directory):
                 place = missing or Location("")
                 self.problems["files"].append(Diagnostic(place, "file_unreadable", *problem))
             else:
                 own.setdefault(os.path.realpath(directory.path), directory)
-        every = [*own.values()] if os.path.realpath(bundled.path) in own else [bundled, *own.values()]
         own_runs = any(os.path.lexists(directory.path / RUNS) for directory in own.values())
-        self.files = _read_files(every, bundled, own_runs=own_runs, problems=self.problems["files"])
+        if os.path.realpath(bundled.path) not in own:
+            self._read(bundled, without=RUNS if own_runs else "")
+        for directory in own.values():
+            self._read(directory)
+
+    def _read(self, directory: Directory, name: str = "", without: str = "") -> None:
+        """Read a file or folder of a directory, or all of it, and note what is not read."""
+        path, shown, folder = directory.path / name, directory.show(name), name.rpartition("/")[0]
+        try:
+            if name in ("", RUNS, CASES):
+                refuse_leading_out(path, directory.path)
+                for inner in sorted(entry.name for entry in os.scandir(path)):
+                    if inner != without and not inner.startswith("."):
+                        self._read(directory, f"{name}/{inner}" if name else inner)
+            elif name in REGISTRIES or (folder and path.suffix == ".yaml"):
+                refuse_leading_out(path, directory.path)
+                self.files[folder or name].append(read_data_file(path, shown))
+            elif path.suffix in {".yaml", ".yml"} or (folder and path.name != "README.md"):
+                remedy = "data files are named <id>.yaml"
+                if not folder:
+                    remedy = did_you_mean(name, REGISTRIES, f"put run files into the folder {RUNS!r}")
+                message = f"the file {path.name!r} is not read"
+                self.problems["files"].append(warning(Location(shown), "file_unexpected", message, remedy))
+        except OSError as error:
+            message, remedy = f"cannot be read: {error.strerror}", "check it, or delete it"
+            self.problems["files"].append(Diagnostic(Location(shown), "file_unreadable", message, remedy))
 
     @cached_property
     def digest(self) -> str:
@@ -275,11 +239,10 @@ class Dataset:
 
     def diagnostics_of(self, part: str) -> tuple[Diagnostic, ...]:
         """Load a part, and return its problems; those of runs include the files and the registries in use."""
-        needed = ("gpus", "architectures", part) if part == "runs" else (part,)
+        needed = ("files", "gpus", "architectures", part) if part == "runs" else (part,)
         for name in needed:
             getattr(self, name)
-        with_files = ("files", *needed) if part == "runs" else needed
-        return tuple(sorted(problem for name in with_files for problem in self.problems[name]))
+        return tuple(sorted(problem for name in needed for problem in self.problems[name]))
 
     def all_diagnostics(self) -> tuple[Diagnostic, ...]:
         """Load everything, and return all problems, ordered by file and line."""
@@ -290,42 +253,37 @@ class Dataset:
     @cached_property
     def gpus(self) -> Registry[Gpu]:
         """The GPUs, by name and alias."""
-        return self.registry(GPUS, GpuFile, Gpu)
+        return self.registry(GPUS, GpuFile)
 
     @cached_property
     def architectures(self) -> Registry[Architecture]:
         """The model shapes, by the model's Hugging Face name."""
-        return self.registry(ARCHITECTURES, ArchitectureFile, Architecture)
+        return self.registry(ARCHITECTURES, ArchitectureFile)
 
     @cached_property
     def config_keys(self) -> Registry[ConfigKey]:
         """The keys of verl's configuration."""
-        return self.registry(CONFIG_KEYS, ConfigKeyFile, ConfigKey)
+        return self.registry(CONFIG_KEYS, ConfigKeyFile)
 
-    def registry(self, name: str, file_model: type[Record], model: type[Entry]) -> Registry[Entry]:
-        """Load a registry from all files called ``name``.
-
-        Args:
-            name: the name of the files.
-            file_model: the model of a file, a list of entries under one key.
-            model: the model of an entry.
-        """
+    def registry(self, name: str, file_model: type[Record]) -> Registry[Any]:
+        """Load a registry from all files called ``name``, each a list of entries under one key."""
         (section,) = file_model.model_fields
-        registry: Registry[Entry] = Registry()
-        problems = self.problems[section] = []
+        registry: Registry[Any] = Registry()
+        self.problems[section] = []
         for file in self.files[name]:
             document = read_yaml(file.content, file.shown)
-            record, found = validated(document, file_model)
-            entries = getattr(record, section) if record else valid_entries(document.data, section, model)
-            names = [(entry.name, *entry.lookup_names) if entry else () for entry in entries]
-            problems += [*found, *repeated_names(document, section, names)]
-            for entry in filter(None, entries):
-                registry.add(entry)
-            for raw in entries_in(document.data, section) if record is None else ():
-                for value in map(raw.get, model.name_fields) if isinstance(raw, dict) else ():
-                    written = value if isinstance(value, tuple) else (value,)
-                    registry.broken |= {fold(word) for word in written if isinstance(word, str)}
+            self.problems[section] += merge(document, file_model, {section: registry})
         return registry
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """The memory analysis."""
+        from .analysis_records import load_analysis
+
+        documents = (read_yaml(file.content, file.shown) for file in self.files[ANALYSIS])
+        found = load_analysis(documents, self.gpus, self.architectures, self.config_keys)
+        analysis, self.problems["analysis"] = found
+        return analysis
 
     @cached_property
     def runs(self) -> Mapping[str, Run]:
@@ -343,33 +301,21 @@ class Dataset:
         broken: list[BrokenRun] = []
         places: dict[str, Location] = {}
         problems = self.problems["runs"] = []
+        context = {"gpus": self.gpus, "architectures": self.architectures}
         for file in self.files[RUNS]:
             document = read_yaml(file.content, file.shown)
-            run, found = self._read_run(document)
-            claims = [*_file_name(document, file.path.name.removesuffix(".yaml")), *_claims(run, document)]
-            if run and not claims and run.id in places:
-                message = f"the id {run.id!r} is already recorded at {places[run.id]}"
-                remedy = "rename one of the runs: its file and its id"
-                claims.append(document.diagnostic(("id",), "duplicate_id", message, remedy))
-            problems += [*found, *claims]
-            if run is None or claims:
+            run, found = validated(document, Run, context)
+            if run is None and isinstance(document.data, dict) and not document.problems:
+                # A run with wrong settings is shown without them.
+                run, _ = try_model({**document.data, "settings": {}}, Run, context)
+            contradictions = [*_contradictions(run, document, file.path.stem, places)] if run else []
+            problems += [*found, *contradictions]
+            if run and not contradictions:
+                runs[run.id], places[run.id] = run, document.place(("id",))
+            else:
                 size = value_at(document.data, "size")
                 broken.append(BrokenRun(file.shown, size if size in SIZES else None))
-            else:
-                runs[run.id], places[run.id] = run, document.place(("id",))
         return dict(sorted(runs.items())), tuple(broken)
-
-    def _read_run(self, document: Document) -> tuple[Run | None, list[Diagnostic]]:
-        """Return a run and its problems; settings with errors are left out of the record."""
-        context = {"gpus": self.gpus, "architectures": self.architectures}
-        run, found = validated(document, Run, context)
-        settings = value_at(document.data, "settings")
-        if run is None and isinstance(settings, dict) and not document.problems:
-            _, errors = try_model(document.data, Run, context)
-            wrong = {error["loc"][1] for error in errors if error["loc"][0:1] == ("settings",)}
-            good = {key: value for key, value in settings.items() if key not in wrong}
-            run, _ = try_model({**document.data, "settings": good}, Run, context)
-        return run, found
 
     @property
     def last_updated(self) -> str:
@@ -385,34 +331,22 @@ class Dataset:
         gpu = self.gpu_of(run)
         return gpu.name if gpu else run.gpus.type
 
-    @cached_property
-    def analysis(self) -> Analysis:
-        """The memory analysis."""
-        from .analysis_records import load_analysis
 
-        documents = [read_yaml(file.content, file.shown) for file in self.files[ANALYSIS]]
-        registries = (self.gpus, self.architectures, self.config_keys)
-        analysis, self.problems["analysis"] = load_analysis(documents, *registries)
-        return analysis
-
-
-def _file_name(document: Document, stem: str) -> Iterator[Diagnostic]:
-    """Yield the contradiction between an id and the name of its file."""
-    written = value_at(document.data, "id")
-    if isinstance(written, str) and re.fullmatch(SLUG, written) and written != stem:
-        message = f"id: {written!r} differs from the file name {stem + '.yaml'!r}"
-        near = slug(stem)
-        remedy = f"rename both, for example to {near}" if near else f"rename the file to {written}.yaml"
-        if near == stem:
-            remedy = f"write id: {stem}, or rename the file"
+def _contradictions(
+    run: Run, document: Document, stem: str, places: Mapping[str, Location]
+) -> Iterator[Diagnostic]:
+    """Yield what contradicts the name of a run's file, another run, or the kind of the run."""
+    if run.id != stem:
+        message = f"id: {run.id!r} differs from the file name {stem + '.yaml'!r}"
+        remedy = f"rename the file to {run.id}.yaml, or correct the id"
         yield document.diagnostic(("id",), "id_mismatch", message, remedy)
-
-
-def _claims(run: Run | None, document: Document) -> Iterator[Diagnostic]:
-    """Yield what a tested run must name and does not."""
-    if run and run.kind == "tested":
-        for loc, value in ((("tag",), run.tag), (("gpus", "type"), run.gpus.type), (("infer",), run.infer)):
-            if value is None:
-                message = f"{'.'.join(loc)} is null, but the run's kind is 'tested'"
-                remedy = "fill it in, or write 'kind: stated' or 'kind: measured'"
-                yield document.diagnostic(loc, "untested_claim", message, remedy)
+    elif run.id in places:
+        message = f"the id {run.id!r} is already recorded at {places[run.id]}"
+        remedy = "rename one of the runs: its file and its id"
+        yield document.diagnostic(("id",), "duplicate_id", message, remedy)
+    named = {("tag",): run.tag, ("gpus", "type"): run.gpus.type, ("infer",): run.infer}
+    for loc, value in named.items() if run.kind == "tested" else ():
+        if value is None:
+            message = f"{'.'.join(loc)} is null, but the run's kind is 'tested'"
+            remedy = "fill it in, or write 'kind: stated' or 'kind: measured'"
+            yield document.diagnostic(loc, "untested_claim", message, remedy)

@@ -1,4 +1,4 @@
-"""Problems, each with a place, a code, a message and a remedy."""
+"""Problems, each with a place, a code, a message and a remedy; and texts that are safe to print."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
 
 #: The kinds of problems. Messages end with ``[verl.<code>]``, which ``suppress_warnings`` accepts.
 Code = Literal[
-    "assumed_device", "bad_character", "bad_url", "config", "config_key", "directive", "duplicate_id",
+    "assumed_device", "bad_character", "config", "config_key", "directive", "duplicate_id",
     "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding", "far_from_computed",
     "file_empty", "file_too_large", "file_unexpected", "file_unreadable", "future_date", "gpu_count",
-    "gpu_memory", "id_mismatch", "impossible_settings", "incomplete_entry", "left_out", "log_differs",
+    "gpu_memory", "id_mismatch", "impossible_settings", "left_out", "log_differs",
     "missing_key", "moving_ref", "no_date", "no_evidence", "no_version", "not_modelled", "not_training",
-    "out_of_memory", "parameter_count", "peak_above_capacity", "recommended_below_min", "reference",
-    "schema_line", "script_differs", "script_name", "script_place", "several_runs", "shell_syntax",
+    "out_of_memory", "parameter_count", "peak_above_capacity",
+    "script_differs", "script_name", "script_place", "several_runs", "shell_syntax",
     "todo", "undecided", "unknown_gpu", "unknown_key", "unknown_model", "unknown_path", "unknown_ref",
-    "unknown_size", "unknown_value", "unquoted_version", "unread", "unresolved", "untested_claim",
+    "unknown_size", "unknown_value", "unread", "unresolved", "untested_claim",
     "unused_variable", "wrong_size", "wrong_type", "wrong_value", "yaml_feature", "yaml_syntax",
 ]  # fmt: skip
 CODES: tuple[Code, ...] = get_args(Code)
@@ -67,10 +68,8 @@ class Location:
     key: str = ""
 
     def __str__(self) -> str:
-        if not self.path:
-            return ""
         # Sphinx reads a location without a colon as a document name, so there is always a line.
-        return f"{self.shown_path}:{self.line or 1}:{self.column or 1}"
+        return f"{self.shown_path}:{self.line or 1}:{self.column or 1}" if self.path else ""
 
     @property
     def shown_path(self) -> str:
@@ -98,14 +97,14 @@ class Diagnostic:
         """The message and the remedy on one line, without place and code."""
         return one_line("; ".join(_cut(part) for part in (self.named_message, self.remedy) if part))
 
-    def __str__(self) -> str:
-        place = f"{self.place}: " if self.place.path else ""
-        return f"{place}{self.severity.name}: {self.text} [verl.{self.code}]"
-
     @property
     def is_error(self) -> bool:
         """True for an error, False for a warning."""
         return self.severity is Severity.ERROR
+
+    def __str__(self) -> str:
+        place = f"{self.place}: " if self.place.path else ""
+        return f"{place}{self.severity.name}: {self.text} [verl.{self.code}]"
 
     def __lt__(self, other: Diagnostic) -> bool:
         """Order by place, code and message, for reproducible output."""
@@ -134,39 +133,24 @@ class NoAnswerError(Exception):
     def because(
         cls, message: str, remedy: str = "", *, code: Code = "directive", key: str = ""
     ) -> NoAnswerError:
-        """Return an error with one diagnostic.
-
-        Args:
-            message: the problem.
-            remedy: the remedy.
-            code: the code.
-            key: the wrong setting, option or field.
-        """
+        """Return an error with one diagnostic, about the setting, option or field ``key``."""
         return cls(Diagnostic(Location("", key=key), code, message, remedy))
 
 
 def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return the problems to print; for a file with very many, only some, errors first, and a count.
-
-    Repeats from ``validation.explained`` are counted, but not printed.
-    """
+    """Return the problems to print: of a file with very many, ``MAX_PROBLEMS``, errors first, and a note."""
     by_path: dict[str, list[Diagnostic]] = {}
-    found = tuple(problems)
-    for problem in found:
+    for problem in problems:
         by_path.setdefault(problem.place.path, []).append(problem)
-    if all(len(of_file) <= MAX_PROBLEMS + 1 for of_file in by_path.values()):
-        return found
-    kept: list[Diagnostic] = []
-    for of_file in by_path.values():
-        if len(of_file) > MAX_PROBLEMS + 1:
-            message = f"{len(of_file) - MAX_PROBLEMS} more problems are not listed"
-            ranked = sorted({*of_file}, key=lambda problem: (not problem.is_error, problem))[
-                : MAX_PROBLEMS + 1
-            ]
-            rest = replace(ranked[-1], message=message, remedy="fix the others first")
-            of_file = [*ranked[:MAX_PROBLEMS], rest]
-        kept += of_file
-    return tuple(sorted(kept))
+    for path, found in by_path.items():
+        if len(found) > MAX_PROBLEMS:
+            kept = sorted(found, key=lambda problem: not problem.is_error)[: MAX_PROBLEMS + 1]
+            more = replace(kept.pop(), message="more problems are not listed", remedy="fix the others first")
+            by_path[path] = [*sorted(kept), more]
+    return tuple(problem for found in by_path.values() for problem in found)
+
+
+# -- texts
 
 
 def one_line(text: str) -> str:
@@ -194,6 +178,12 @@ def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()
 
 
+def _cut(text: str) -> str:
+    """Shorten a long text in the middle."""
+    half = MAX_MESSAGE // 2
+    return text if len(text) <= MAX_MESSAGE else f"{text[:half]} … {text[-half:]}"
+
+
 def counted(number: int, word: str) -> str:
     """Return a number with its noun.
 
@@ -203,50 +193,32 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _cut(text: str) -> str:
-    """Shorten a long text in the middle."""
-    half = MAX_MESSAGE // 2
-    return text if len(text) <= MAX_MESSAGE else f"{text[:half]} … {text[-half:]}"
+# -- suggestions
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that ``word`` probably means; None if there is none.
 
-    Less similar words match only if one begins with the other. A name with a number, such as a GPU's, also
-    matches inside other words.
+    A name with a number, such as a GPU's, also matches inside other words.
 
-    >>> nearest("MINIMUM", ["MIN"]), nearest("deepspeed", ["fsdp", "mindspeed"])
-    ('MIN', None)
+    >>> nearest("tagg", ["tag"]), nearest("deepspeed", ["fsdp", "mindspeed"])
+    ('tag', None)
     >>> nearest("NVIDIA H800 80GB", ["GH200 480GB", "H800"])
     'H800'
     """
-    asked, folded = word.casefold(), {name.casefold(): name for name in known}
+    asked, folded = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
     inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
-    if inside:
-        return folded[max(inside, key=len)]
-    if len(folded) > _MOST_KNOWN:
-        return None
     letters = Counter(asked)
     # The share of common letters is fast to compute and never below the ratio of ``difflib``.
     common = {name: 2 * (letters & Counter(name)).total() / (len(name) + len(asked) or 1) for name in folded}
     alike = heapq.nlargest(_MOST_COMPARED, folded, key=common.__getitem__)
-    near = difflib.get_close_matches(asked, alike, n=1, cutoff=0.7)
-    if not near:
-        less = difflib.get_close_matches(asked, alike, n=3, cutoff=0.6)
-        near = [name for name in less if name.startswith(asked) or asked.startswith(name)]
+    near = [max(inside, key=len)] if inside else difflib.get_close_matches(asked, alike, n=1, cutoff=0.7)
     return folded[near[0]] if near else None
 
 
-def suggest_or(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Return a remedy that suggests the nearest known word, and ``otherwise``."""
-    near = nearest(word, known)
-    return f"did you mean {near!r}? If not, {otherwise}" if near else otherwise
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a remedy with the nearest known word or all of them; empty if there are too many to list."""
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return a remedy: the nearest known word and ``otherwise``, or one of both, or all words if few."""
     names = list(dict.fromkeys(known))
-    near = nearest(word, names)
-    if near:
-        return f"did you mean {near!r}?"
-    return f"allowed: {', '.join(names)}" if 0 < len(names) <= 24 else ""
+    if near := nearest(word, names):
+        return f"did you mean {near!r}?" + (f" If not, {otherwise}" if otherwise else "")
+    return otherwise or (f"allowed: {', '.join(names)}" if 0 < len(names) <= 24 else "")

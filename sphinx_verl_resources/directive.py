@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
-from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
-from .diagnostics import NoAnswerError, did_you_mean, nearest, printable
+from .diagnostics import NoAnswerError, did_you_mean, printable
 from .domain import VerlDomain, log_at
 from .nodes import empty_table
 from .selection import each_once, whole_number, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .charts import Drawing
     from .diagnostics import Diagnostic
@@ -37,7 +35,6 @@ class Option:
         default: its default, in words; empty if there is none.
         read: a function that turns the text into a value, or raises ``NoAnswerError``.
         value: its default.
-        about_table: whether it requires the table, which ``:show:`` can leave out.
     """
 
     name: str
@@ -46,7 +43,6 @@ class Option:
     default: str = ""
     read: Callable[[str], Any] = str.strip
     value: Any = None
-    about_table: bool = False
 
 
 def number(most: int) -> Callable[[str], int]:
@@ -59,23 +55,13 @@ def numbers(most: int) -> Callable[[str], tuple[int, ...]]:
     return lambda text: each_once(words(text), number(most), "name at least one number")
 
 
-def choices(allowed: Iterable[str], *alone: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a reader of distinct words from ``allowed``, in the given order.
-
-    Args:
-        allowed: the words.
-        alone: words that must be the only value; they appear in hints.
-    """
+def choices(allowed: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
+    """Return a reader of distinct words from ``allowed``, in the given order."""
     known = list(allowed)
 
     def read(word: str) -> str:
-        if word.lower() in alone:
-            message = f"{word!r} cannot be combined with other values"
-            raise NoAnswerError.because(message, "write it alone, or leave it out")
         if word.lower() not in known:
-            near, listed = nearest(word, known), ", ".join([*known, *alone])
-            hint = f"did you mean {near!r}? Allowed: {listed}" if near else f"allowed: {listed}"
-            raise NoAnswerError.because(f"unknown value {word!r}", hint)
+            raise NoAnswerError.because(f"unknown value {word!r}", did_you_mean(word, known))
         return word.lower()
 
     return lambda text: each_once(words(text), read, f"name at least one of {', '.join(known)}")
@@ -109,28 +95,16 @@ def pieces(help_text: str, allowed: Sequence[str], shown: Sequence[str] = ()) ->
 
 #: Options of every directive that makes a table.
 ABOUT_TABLE = (
-    Option("caption", "Caption of the table, instead of the default one.", "text", about_table=True),
-    Option("name", "Label for links from other pages.", "label", about_table=True),
-    Option("class", "Additional CSS classes of the table.", "names, separated by spaces", about_table=True),
+    Option("caption", "Caption of the table, instead of the default one.", "text"),
+    Option("name", "Label for links from other pages.", "label"),
+    Option("class", "Additional CSS classes of the table.", "names, separated by spaces"),
 )
-
-
-class AnyOption(dict[str, Callable[[str], Any]]):
-    """An option specification that accepts every option as text.
-
-    docutils reports an unknown option in several lines and without a hint, so the directive reports it.
-    """
-
-    def __missing__(self, name: str) -> Callable[[str], Any]:
-        return directives.unchanged
-
-    def __bool__(self) -> bool:
-        # If this is false, docutils reads the options as the argument.
-        return True
 
 
 class VerlDirective(SphinxDirective):
     """A directive that reports all problems of its options at its own line, and never stops a build.
+
+    Sphinx knows it as ``extension.Directive``, which accepts any option, argument and text.
 
     Attributes:
         given: the text of each valid option that is set.
@@ -148,11 +122,6 @@ class VerlDirective(SphinxDirective):
     #: Whether text below the options is allowed.
     takes_text: ClassVar[bool] = False
 
-    has_content = True  # so that text can be refused
-    optional_arguments = 1
-    final_argument_whitespace = True
-    option_spec: ClassVar[AnyOption] = AnyOption()
-
     given: dict[str, str]
     values: dict[str, Any]
     problems: list[Diagnostic]
@@ -160,7 +129,10 @@ class VerlDirective(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the content, or a box for each problem."""
         self.given, self.problems = {}, []
+        self.domain = VerlDomain.of(self.env)
         self.domain.use(*self.reads)
+        #: The records: a ``Dataset``, or the kind that rooms have made of it.
+        self.data = self.domain.records
         self._read_options()
         content: list[nodes.Node] = []
         if not self.problems:
@@ -180,33 +152,23 @@ class VerlDirective(SphinxDirective):
     def _read_options(self) -> None:
         known = {option.name: option for option in self.takes}
         self.values = {name: option.value for name, option in known.items()}
-        for name, text in ((name, str(text or "")) for name, text in self.options.items()):
+        for name, given in self.options.items():
+            text = str(given or "")
             with self.noted(name):
                 if name not in known:
-                    hint = did_you_mean(name, known) or "the directive has no options"
-                    raise NoAnswerError.because("unknown option", hint)
-                if bool(known[name].values) is not bool(text.strip()):
-                    what = (
-                        f"takes no value, got {text!r}; remove it"
-                        if text
-                        else "a value is missing; write one"
-                    )
-                    raise NoAnswerError.because(what)
+                    remedy = did_you_mean(name, known) or "the directive has no options"
+                    raise NoAnswerError.because("unknown option", remedy)
+                if text and not known[name].values:
+                    raise NoAnswerError.because(f"takes no value, got {text!r}", "remove it")
+                if known[name].values and not text.strip():
+                    raise NoAnswerError.because("a value is missing", "write one")
                 self.given[name] = text
                 self.values[name] = known[name].read(text)
         with self.noted():
             if self.content and not self.takes_text:
                 raise NoAnswerError.because("the directive takes no text", "remove the text")
-        with self.noted():
             if self.arguments and self.instead_of_argument:
                 raise NoAnswerError.because("the directive takes no argument", self.instead_of_argument)
-        about = next(
-            (option.name for option in self.takes if option.about_table and option.name in self.given), ""
-        )
-        with self.noted(about):
-            if about and "table" not in (self.values.get("show") or "table"):
-                remedy = "add table to :show:, or remove the option"
-                raise NoAnswerError.because("needs the table, which :show: leaves out", remedy)
 
     def show(self) -> list[nodes.Node]:
         """Return the content; if there are ``problems`` afterwards, the content is not used.
@@ -215,16 +177,6 @@ class VerlDirective(SphinxDirective):
             NoAnswerError: there is no content because of a problem.
         """
         raise NotImplementedError
-
-    @property
-    def domain(self) -> VerlDomain:
-        """The domain, which has the data of this build."""
-        return VerlDomain.of(self.env)
-
-    @property
-    def data(self) -> Any:
-        """The records: a ``Dataset``, or the kind that rooms have made of it."""
-        return self.domain.records
 
     @contextmanager
     def noted(self, option: str = "") -> Iterator[None]:

@@ -5,9 +5,10 @@ Nodes of ours derive from nodes that every builder knows; only HTML has visitors
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from html import escape
 from itertools import repeat
 from string import Formatter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: The minimum and maximum width of a column in characters; a page has 80 to 200.
 MIN_WIDTH, MAX_WIDTH = 4, 60
+#: The attribute of the body of a table with its rows, until ``WriteRows`` writes them: cells, then classes.
+ROWS = "verl_rows"
 #: Class of a cell with a long name, which may break over lines.
 PATH_CLASS = "verl-path"
+#: Class of the rows and details of runs that did not run, which are folded until a reader unfolds them.
+MORE_CLASS = "verl-more"
 NOTES_CLASS = "verl-notes"
 LEGEND_CLASS = "verl-legend"
 
@@ -44,15 +49,6 @@ class verl_summary(nodes.paragraph):  # noqa: N801
     """The visible line of a folded block."""
 
 
-class verl_rows(nodes.Part, nodes.Element):  # noqa: N801
-    """The rows of a long table in HTML, as one node; its text is for the search.
-
-    Attributes:
-        rows: the cells of each row.
-        names: the classes of each row, starting with the class of its run.
-    """
-
-
 # -- tables
 
 
@@ -61,8 +57,8 @@ class Cell:
     """A cell: pieces of text, each with the address of its link or None, followed by nodes.
 
     Attributes:
-        pieces: text and address.
-        after: inline nodes after the pieces: marks, and links to other pages.
+        pieces: text and address; ``#`` and an id is an address on the same page.
+        after: nodes after the pieces: marks, and links to other pages.
         anchor: an id that links can point to.
         classes: classes for the style sheet.
         strong: whether its text is bold, as in a total.
@@ -92,20 +88,14 @@ class Cell:
     @property
     def text(self) -> str:
         """The text of the cell."""
-        text = ", ".join(text for text, _ in self.pieces)
-        return text + "".join(node.astext() for node in self.after) if self.after else text
-
-    @property
-    def is_text(self) -> bool:
-        """True for a cell without links and marks."""
-        return not self.after and not any(address for _, address in self.pieces)
+        return ", ".join(text for text, _ in self.pieces) + "".join(node.astext() for node in self.after)
 
     def inline(self) -> list[nodes.Node]:
         """Return the content of the cell."""
         content: list[nodes.Node] = []
         for text, address in self.pieces:
             content += [nodes.Text(", ")] if content else []
-            content.append(nodes.reference("", text, refuri=address) if address else nodes.Text(text))
+            content.append(link(text, address) if address else nodes.Text(text))
         if self.strong and self.text:
             content = [nodes.strong("", "", *content)]
         return [*content, *self.after]
@@ -113,32 +103,19 @@ class Cell:
 
 def bold(cells: Iterable[Cell]) -> list[Cell]:
     """Make cells bold, for a row such as a total."""
-    cells = list(cells)
-    for cell in cells:
-        cell.strong = True
-    return cells
+    return [replace(cell, strong=True) for cell in cells]
 
 
 def empty_table(name: str) -> verl_table:
-    """Make a table with the class ``name``, without rows.
-
-    It is on the page from the start, so that labels, numbers and captions work as for any other table.
-    """
+    """Make a table with the class ``name``, without content."""
     # In LaTeX, a table of any height may break over pages.
     return verl_table(classes=[name, "longtable", "colwidths-given"])
 
 
-def is_ours(node: nodes.Element) -> bool:
-    """Return whether one of our directives made a node; its classes show that."""
-    return any(name.startswith("verl-") for name in node["classes"])
-
-
 def table_group(
-    headings: Sequence[str | Cell],
-    rows: Iterable[Sequence[Cell]],
-    names: Sequence[str] = (),
-    *,
-    for_html: bool = False,
+    headings: Iterable[str | Cell],
+    rows: Iterable[Sequence[str | Cell]],
+    names: Sequence[str] | None = None,
 ) -> nodes.tgroup:
     """Make the content of a table, with the structure of a ``list-table``: columns, a header row and a body.
 
@@ -146,45 +123,52 @@ def table_group(
 
     Args:
         headings: the headings of the columns; a text is aligned like the numbers below it.
-        rows: the cells of each row.
-        names: the classes of each row, if it has any.
-        for_html: whether the rows become one node, which only HTML can write, ten times as fast.
+        rows: the cells or texts of each row.
+        names: the classes of each row, if ``WriteRows`` is to write them.
     """
-    rows = list(rows)
-    columns = list(zip(*rows, strict=True)) or [()] * len(headings)
-    first = [
-        heading if isinstance(heading, Cell) else Cell([(heading, None)], classes=_alignment(below))
-        for heading, below in zip(headings, columns, strict=True)
-    ]
-    widths = (
-        max(MIN_WIDTH, *(_width(cell.text) for cell in (head, *below)))
-        for head, below in zip(first, columns, strict=True)
-    )
-    body = nodes.tbody()
-    if for_html:
-        words = nodes.Text("\n".join(cell.text for cells in rows for cell in cells))
-        body += verl_rows("", words, rows=rows, names=names)
-    else:
-        body += [_row(cells, name) for cells, name in zip(rows, names or repeat(""), strict=False)]
-    specs = [nodes.colspec(colwidth=min(width, MAX_WIDTH)) for width in widths]
-    return nodes.tgroup("", *specs, nodes.thead("", _row(first)), body, cols=len(headings))
+    cells = [[cell if isinstance(cell, Cell) else Cell.of(cell) for cell in row] for row in rows]
+    first, specs = [], []
+    for heading, *below in zip(headings, *cells, strict=True):
+        make = Cell.number if any("num" in cell.classes for cell in below) else Cell.of
+        first.append(heading if isinstance(heading, Cell) else make(heading))
+        width = max(MIN_WIDTH, *(column_width(cell.text) for cell in (first[-1], *below)))
+        specs.append(nodes.colspec(colwidth=min(width, MAX_WIDTH)))
+    body = nodes.tbody("", *(row_nodes(cells) if names is None else ()))
+    if names is not None:
+        body[ROWS] = cells, names
+    return nodes.tgroup("", *specs, nodes.thead("", *row_nodes([first])), body, cols=len(specs))
 
 
-def _alignment(below: Iterable[Cell]) -> tuple[str, ...]:
-    return ("num",) if any("num" in cell.classes for cell in below) else ()
+def row_nodes(rows: Iterable[Sequence[Cell]], names: Iterable[str] = repeat("")) -> Iterator[nodes.row]:
+    """Make rows, each with its classes."""
+    for cells, name in zip(rows, names, strict=False):
+        row = nodes.row(classes=name.split())
+        for cell in cells:
+            # LaTeX cannot link to the id of a row, but to a target in its first cell.
+            anchor = [nodes.target("", "", ids=[cell.anchor])] if cell.anchor else []
+            row += nodes.entry("", nodes.paragraph("", "", *anchor, *cell.inline()), classes=[*cell.classes])
+        yield row
 
 
-def _width(text: str) -> int:
-    return len(text) if text.isascii() else column_width(text)
+def row_html(rows: Iterable[Sequence[Cell]], names: Iterable[str]) -> nodes.raw:
+    """Write rows as a theme would, ten times as fast; their cells contain only texts and links."""
+    html: list[str] = []
+    for number, (cells, name) in enumerate(zip(rows, names, strict=True)):
+        html.append(f'<tr class="{name} row-{"odd" if number % 2 else "even"}">')
+        for cell in cells:
+            classes = f' class="{" ".join(cell.classes)}"' if cell.classes else ""
+            anchor = f'<span class="target" id="{cell.anchor}"></span>' if cell.anchor else ""
+            html.append(f"<td{classes}><p>{anchor}{''.join(map(_html, cell.inline()))}</p></td>\n")
+        html.append("</tr>\n")
+    return nodes.raw("", "".join(html), format="html")
 
 
-def _row(cells: Iterable[Cell], name: str = "") -> nodes.row:
-    row = nodes.row(classes=name.split())
-    for cell in cells:
-        # LaTeX cannot link to the id of a row, but to a target in its first cell.
-        anchor = [nodes.target("", "", ids=[cell.anchor])] if cell.anchor else []
-        row += nodes.entry("", nodes.paragraph("", "", *anchor, *cell.inline()), classes=list(cell.classes))
-    return row
+def _html(node: nodes.Node) -> str:
+    text = escape(node.astext())
+    if not isinstance(node, nodes.reference):
+        return text
+    address, kind = (f"#{node['refid']}", "internal") if "refid" in node else (node["refuri"], "external")
+    return f'<a class="{" ".join([*node["classes"], "reference", kind])}" href="{escape(address)}">{text}</a>'
 
 
 def column_table(
@@ -197,35 +181,31 @@ def column_table(
         columns: for each column its heading, and a function that makes the cell of an item, or its text.
     """
     headings, makers = zip(*columns, strict=True)
-    made = ([make(item) for make in makers] for item in items)
-    return table_group(
-        headings, [[Cell.of(cell) if isinstance(cell, str) else cell for cell in row] for row in made]
-    )
-
-
-def one_cell(*content: nodes.Node) -> nodes.tgroup:
-    """Make the content of a table without rows: one cell with the reason."""
-    body = nodes.tbody("", nodes.row("", nodes.entry("", *content)))
-    return nodes.tgroup("", nodes.colspec(colwidth=MAX_WIDTH), body, cols=1)
+    return table_group(headings, [[make(item) for make in makers] for item in items])
 
 
 # -- texts
 
 
+def link(text: str, address: str, *classes: str) -> nodes.reference:
+    """Make a link to an address, or to an id on the same page after ``#``."""
+    if address.startswith("#"):
+        return nodes.reference("", text, refid=address[1:], internal=True, classes=[*classes])
+    return nodes.reference("", text, refuri=address)
+
+
 def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> list[nodes.Node]:
     """Replace the names in braces of a translated message with texts or nodes."""
-    pieces: list[nodes.Node] = []
+    pieces: list[str | nodes.Node] = []
     for before, name, *_rest in Formatter().parse(message):
         value = content[name] if name else ()
-        for piece in (before, *([value] if isinstance(value, (str, nodes.Node)) else value)):
-            if isinstance(piece, str) and pieces and isinstance(pieces[-1], nodes.Text):
-                pieces[-1] = nodes.Text(pieces[-1].astext() + piece)
-            elif piece != "":
-                pieces.append(nodes.Text(piece) if isinstance(piece, str) else piece)
-    return pieces
+        pieces += [before, *([value] if isinstance(value, (str, nodes.Node)) else value)]
+    return [nodes.Text(piece) if isinstance(piece, str) else piece for piece in pieces if piece != ""]
 
 
-def titled(title: str | nodes.Node, content: str | Sequence[nodes.Node]) -> list[nodes.Node]:
+def titled(
+    title: str | nodes.Node | Sequence[nodes.Node], content: str | Sequence[nodes.Node]
+) -> list[nodes.Node]:
     """Put a title before the content of a list item."""
     return fill(_("{title}: {text}"), title=title, text=content)
 
@@ -247,10 +227,7 @@ def listed(names: Iterable[str]) -> str:
 
 def in_a_row(*sentences: str) -> str:
     """Join sentences as the language does."""
-    text = sentences[0]
-    for sentence in sentences[1:]:
-        text = _("{sentence} {next}").format(sentence=text, next=sentence)
-    return text
+    return reduce(lambda text, more: _("{sentence} {next}").format(sentence=text, next=more), sentences)
 
 
 def one_line(text: str) -> str:
@@ -282,10 +259,8 @@ def notes_title(*content: nodes.Node | str) -> nodes.paragraph:
 def numbered_notes(*paragraphs: nodes.paragraph, start: int = 1) -> nodes.enumerated_list:
     """Make a list of notes, numbered like the marks in a table."""
     items = (nodes.list_item("", paragraph) for paragraph in paragraphs)
-    notes = nodes.enumerated_list("", *items, classes=[NOTES_CLASS], enumtype="arabic", prefix="", suffix=".")
-    if start > 1:
-        notes["start"] = start
-    return notes
+    about = {"enumtype": "arabic", "prefix": "", "suffix": ".", "start": start}
+    return nodes.enumerated_list("", *items, classes=[NOTES_CLASS], **about)
 
 
 def marks(*targets: tuple[str, str]) -> list[nodes.Node]:
@@ -293,18 +268,12 @@ def marks(*targets: tuple[str, str]) -> list[nodes.Node]:
 
     A no-break space before a mark keeps it from starting a line.
     """
-    return [
-        node
-        for text, target in targets
-        for node in (
-            nodes.Text("\N{NO-BREAK SPACE}"),
-            nodes.reference("", text, refid=target, internal=True, classes=["verl-mark"]),
-        )
-    ]
+    each = ((nodes.Text("\N{NO-BREAK SPACE}"), link(text, f"#{to}", "verl-mark")) for text, to in targets)
+    return [node for both in each for node in both]
 
 
 def details(
-    summary: Sequence[nodes.Node], content: Sequence[nodes.Node], name: str = "verl-details"
+    summary: Iterable[nodes.Node], content: Iterable[nodes.Node], name: str = "verl-details"
 ) -> verl_details:
     """Make a folded block.
 
@@ -321,14 +290,12 @@ def details(
 
 
 def _visit_table(self: HTML5Translator, node: verl_table) -> None:
-    labels: Counter[str] = self.__dict__.setdefault("verl_labels", Counter())
-    label = _name_of(node)
+    label, labels = _name_of(node), self.__dict__.setdefault("verl_labels", Counter())
     labels[label] += 1
     if labels[label] > 1:  # screen readers list regions by name
         label = _("{text} ({count})").format(text=label, count=labels[label])
-    classes = " ".join(["verl-scroll", *node.get("around", ())])
     about: dict[str, Any] = {"role": "region", "aria-label": label, "tabindex": "0"}
-    self.body.append(self.starttag(nodes.container(), "div", CLASS=classes, **about))
+    self.body.append(self.starttag(nodes.container(), "div", CLASS="verl-scroll", **about))
     node["start"] = len(self.body)
     self.visit_table(node)
 
@@ -336,62 +303,28 @@ def _visit_table(self: HTML5Translator, node: verl_table) -> None:
 def _depart_table(self: HTML5Translator, node: verl_table) -> None:
     self.depart_table(node)
     # docutils passes on only the ids and classes of a cell.
-    for index in range(node["start"], len(self.body)):
-        if self.body[index].startswith("<th"):
-            scope = "col" if "head" in self.body[index] else "row"
-            self.body[index] = re.sub(r"\A<th(?=[ >])", f'<th scope="{scope}"', self.body[index])
-    self.body.append("</div>\n")
+    html = "".join(self.body[node["start"] :])
+    for kind, scope in (("head", "col"), ("stub", "row")):
+        html = html.replace(f'<th class="{kind}', f'<th scope="{scope}" class="{kind}')
+    self.body[node["start"] :] = [html, "</div>\n"]
 
 
-def _name_of(table: nodes.table) -> str:
-    """Return the name of a table: its caption, otherwise the line or the title above it."""
-    own = next(iter(table.findall(nodes.title)), None)
-    if own is not None:
-        return own.astext()
-    for node in ancestors(table):
-        if isinstance(node, verl_details):
-            return node.children[0].astext()
-        if isinstance(node, nodes.section):
-            return _("Table: {title}").format(title=node.children[0].astext())
-    return _("Table: {title}").format(title="")
-
-
-def ancestors(node: nodes.Node) -> Iterator[nodes.Element]:
-    """Yield the parents of a node, from the inside out."""
-    parent = node.parent
-    while parent is not None:
-        yield parent
-        parent = parent.parent
-
-
-def _write_rows(self: HTML5Translator, node: verl_rows) -> None:
-    """Write rows as the theme's translator would; it still writes links and marks itself."""
-    for number, (cells, name) in enumerate(zip(node["rows"], node["names"], strict=True)):
-        self.body.append(f'<tr class="{name} row-{"odd" if number % 2 else "even"}">')
-        for cell in cells:
-            classes = f' class="{" ".join(cell.classes)}"' if cell.classes else ""
-            anchor = f'<span class="target" id="{cell.anchor}"></span>' if cell.anchor else ""
-            self.body.append(f"<td{classes}><p>{anchor}")
-            if cell.is_text:
-                self.body.append(self.encode(cell.text))
-            else:
-                for child in nodes.paragraph("", "", *cell.inline()).children:
-                    child.walkabout(self)
-            self.body.append("</p></td>\n")
-        self.body.append("</tr>\n")
-    raise nodes.SkipNode
+def _name_of(table: nodes.Element) -> str:
+    """Return the caption of a table; without one, the title of what contains it."""
+    place = table
+    while place.parent and not isinstance(place.children[0], (nodes.title, verl_summary)):
+        place = place.parent
+    name = place.children[0].astext() if place.parent else ""
+    is_own = isinstance(place, (nodes.table, verl_details))
+    return name if is_own else _("Table: {title}").format(title=name)
 
 
 def _element(tag: str) -> tuple[Callable[[Any, nodes.Element], None], Callable[[Any, nodes.Element], None]]:
     """Return the visitors of a node that is one HTML element."""
-
-    def visit(self: HTML5Translator, node: nodes.Element) -> None:
-        self.body.append(self.starttag(node, tag, ""))
-
-    def depart(self: HTML5Translator, node: nodes.Element) -> None:
-        self.body.append(f"</{tag}>\n")
-
-    return visit, depart
+    return (
+        lambda self, node: self.body.append(self.starttag(node, tag, "")),
+        lambda self, node: self.body.append(f"</{tag}>\n"),
+    )
 
 
 #: docutils' own writer of XML looks for visitors by the exact name of a class.
@@ -406,4 +339,3 @@ def add_nodes(app: Sphinx) -> None:
     app.add_enumerable_node(verl_table, "table", html=(_visit_table, _depart_table), xml=_AS_XML)
     app.add_node(verl_details, html=_element("details"), xml=_AS_XML)
     app.add_node(verl_summary, html=_element("summary"), xml=_AS_XML)
-    app.add_node(verl_rows, html=(_write_rows, None))

@@ -7,26 +7,14 @@ with records do not import ``annotations`` from ``__future__``: pydantic would c
 import inspect
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationInfo,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
-
-from .links import REF
 
 # -- vocabularies
 
@@ -68,8 +56,7 @@ def nearest_size(text: str, names: Iterable[str] = SIZES) -> str | None:
     ('7B', None)
     """
     wanted, sizes = _billions(text), {name: size for name in names if (size := _billions(name))}
-    nearest = min(sizes, key=lambda name: abs(math.log(sizes[name] / (wanted or 1))), default=None)
-    return nearest if wanted else None
+    return min(sizes, key=lambda name: abs(math.log(sizes[name] / wanted)), default=None) if wanted else None
 
 
 def _billions(text: str) -> float:
@@ -132,6 +119,57 @@ def run_class(run_id: str) -> str:
     return f"verl-run-{run_id}"
 
 
+# -- links
+
+SCRIPT_URL = "https://github.com/verl-project/verl/blob/{ref}/{path}"
+COMMIT_URL = "https://github.com/verl-project/verl/commit/{ref}"
+#: The form of commits, tags and branches, without git's syntax for relative ones such as ``HEAD@{1}``.
+REF = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$"
+#: The form of addresses, without user names and passwords.
+ADDRESS = r"^[Hh][Tt][Tt][Pp][Ss]?://[0-9A-Za-z.-]+(:[0-9]{1,5})?([/?#][^\s<>\"'`\\{}|^]*)?$"
+
+
+@dataclass(frozen=True)
+class Links:
+    """The templates of all links to verl's repository.
+
+    Attributes:
+        script_url: a template with ``{ref}`` and ``{path}``.
+        commit_url: a template with ``{ref}``.
+    """
+
+    script_url: str = SCRIPT_URL
+    commit_url: str = COMMIT_URL
+
+    def file(self, ref: str, path: str, lines: str | None = None) -> str:
+        """Return the address of a file at a commit, with optional lines."""
+        address = self.script_url.format(ref=quote(ref), path=quote(path))
+        return f"{address}#L{lines.replace('-', '-L')}" if lines else address
+
+    def commit(self, ref: str) -> str:
+        """Return the address of a commit."""
+        return self.commit_url.format(ref=quote(ref))
+
+
+def is_commit(ref: str) -> bool:
+    """Return whether a ref is a full or abbreviated commit."""
+    return bool(re.fullmatch(r"[0-9a-f]{7,40}", ref))
+
+
+def is_fixed_ref(ref: str) -> bool:
+    """Return whether a ref is a commit or a release, which do not change.
+
+    >>> [name for name in ("8446e41", "v0.4.0", "0.3.0.post1", "main") if is_fixed_ref(name)]
+    ['8446e41', 'v0.4.0', '0.3.0.post1']
+    """
+    return is_commit(ref) or bool(re.fullmatch(r"v?\d+\.\d[\w.-]*", ref))
+
+
+def is_address(text: str) -> bool:
+    """Return whether ``text`` is an http(s) address, as opposed to a label or a script."""
+    return bool(re.fullmatch(ADDRESS, text))
+
+
 # -- types
 
 
@@ -139,9 +177,14 @@ class Record(BaseModel):
     """A frozen record that rejects unknown keys and converts no types.
 
     The descriptions of the fields, in JSON Schemas and in messages, are those in the docstring of the class.
+
+    ``exactly_one`` lists fields of which one must be given; ``needs`` has pairs of a field and one that it
+    needs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    exactly_one: ClassVar[tuple[str, ...]] = ()
+    needs: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_kwargs: Any) -> None:
@@ -149,6 +192,15 @@ class Record(BaseModel):
         cls.__doc__, _, attributes = inspect.cleandoc(cls.__doc__ or "").partition("\n\nAttributes:\n")
         for name, text in re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", attributes, re.MULTILINE):
             cls.model_fields[name].description = " ".join(text.split())
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "Record":
+        if self.exactly_one and sum(getattr(self, name) is not None for name in self.exactly_one) != 1:
+            raise problem("wrong_value", f"expected either {' or '.join(map(repr, self.exactly_one))}")
+        for name, other in self.needs:
+            if getattr(self, name) is not None and getattr(self, other) is None:
+                raise problem("missing_key", f"{name!r} needs {other!r}", "add it")
+        return self
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self if value is not None)
@@ -177,51 +229,26 @@ def problem(code: str, message: str, remedy: str = "", **context: Any) -> Pydant
     return PydanticCustomError(code, "{message}", {"message": message, "hint": remedy, **context})
 
 
-def reject(broken: Callable[[Any], Any], code: str, message: str, remedy: str = "") -> Any:
-    """Return a validator for a record: it reports a problem if ``broken`` is true."""
-
-    def check(record: Any) -> Any:
-        if broken(record):
-            raise problem(code, message, remedy)
-        return record
-
-    return model_validator(mode="after")(check)
-
-
-def either(what: str, one: str, two: str) -> Any:
-    """Return a validator for a record that has exactly one of two fields."""
-    message = f"{what} needs either {one!r} or {two!r}, not both"
-    return reject(lambda it: (getattr(it, one) is None) == (getattr(it, two) is None), "wrong_value", message)
-
-
 #: A readable description of each pattern; JSON Schemas have the pattern itself.
 FORMS: dict[str, str] = {}
 
 
-def pattern(expression: str, meaning: str, most: int | None = None) -> StringConstraints:
+def pattern(expression: str, meaning: str, most: int | None = None) -> Any:
     """Return the limits of a text, a pattern and a length, and register the description of the pattern."""
     FORMS[expression] = meaning
-    return StringConstraints(pattern=expression, max_length=most)
+    return Field(pattern=expression, max_length=most)
 
 
 def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: str = "") -> AfterValidator:
     """Return a validator for names in the validation context; without a context it accepts any name."""
 
-    def check(name: str, info: ValidationInfo) -> str:
+    def check(name: str, info: Any) -> str:
         if info.context and name not in info.context[kind]:
             # The hint, which takes long, is made for the problems that are listed.
             raise problem(code, f"unknown {what} {name!r}", remedy, word=name, known=info.context[kind])
         return name
 
     return AfterValidator(check)
-
-
-def _some_distinct(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not items:
-        raise problem("wrong_value", "expected at least one item")
-    for twice in (item for item, count in Counter(items).items() if count > 1):
-        raise problem("wrong_value", f"duplicate entry {str(twice)[:80]!r}", "keep one of the two")
-    return items
 
 
 def no_email(text: str) -> str:
@@ -236,84 +263,54 @@ def one_line(text: str) -> str:
     """Reject a text of several lines, with an e-mail address, or still to fill in."""
     if re.search(r"[\t\r\n]|\A\s|\s\Z", text):
         raise problem("wrong_value", "expected one line without tabs and without spaces around it")
-    return _filled_in(no_email(text))
+    return no_email(_filled_in(text))
 
 
-def _filled_in(text: str) -> str:
-    if re.match(r"TODO\b", text):
+def _filled_in(text: Any) -> Any:
+    if isinstance(text, str) and re.match(r"TODO\b", text):
         raise problem("todo", "the value is still TODO", "fill it in, or remove the key")
     return text
 
 
-def _url(text: str) -> str:
-    _filled_in(text)
-    try:
-        # The text itself is checked too, because urlsplit removes blanks and control characters.
-        usable = bool(urlsplit(text).hostname) and re.match(r"https?://", text, re.IGNORECASE) is not None
-    except ValueError:
-        usable = False
-    if not usable or re.search(r"[\s<>\"'`\\{}|^]", text):
-        raise problem("bad_url", f"expected an address that begins with https://, got {text[:80]!r}")
-    if "@" in text.split("/")[2]:
-        raise problem("bad_url", "an address must not contain a user name or password")
-    return text
-
-
-def _repo_path(text: str) -> str:
-    if text.startswith("/") or "\\" in text or {"", ".", ".."} & {*text.split("/")}:
-        message = f"expected a path relative to the root of verl's repository, got {text[:80]!r}"
-        raise problem("wrong_value", message)
-    return one_line(text)
-
-
 def _iso_date(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
-            raise ValueError
-        return date.fromisoformat(value)
-    except ValueError:
-        raise problem("wrong_value", f"expected a date such as 2025-06-12, got {value[:40]!r}") from None
+    is_date = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
+    return date.fromisoformat(value) if is_date else value
 
 
+#: A check for texts that are still to fill in, before their other checks.
+FilledIn = BeforeValidator(_filled_in)
 Item = TypeVar("Item")
-#: A non-empty list without duplicates.
-Some = Annotated[tuple[Item, ...], AfterValidator(_some_distinct), Field(json_schema_extra={"minItems": 1})]
+#: A list of at least one item.
+Some = Annotated[tuple[Item, ...], Field(min_length=1)]
 #: The form of ids.
 SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 _SLUG_MEANING = "lower-case letters and digits with single hyphens between them"
 Slug = Annotated[str, pattern(SLUG, _SLUG_MEANING, 60)]
 #: A short, single-line text.
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]
+Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 _NAME = r"^[\w./+()&:-]+( [\w./+()&:-]+)*$"
 #: A name that people look up, copy and paste into commands.
-Name = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=200),
-    pattern(_NAME, "letters, digits and . / + ( ) & : _ -"),
-    AfterValidator(one_line),
-]
+Name = Annotated[str, pattern(_NAME, "letters, digits and . / + ( ) & : _ -", 200), AfterValidator(one_line)]
 #: The name of an entry of gpus.yaml, and of an entry of architectures.yaml.
 GpuName = Annotated[Text, name_of("gpus", "GPU", "unknown_gpu", "add it to gpus.yaml")]
 Checkpoint = Annotated[
     Text, name_of("architectures", "model", "unknown_model", "add it to architectures.yaml")
 ]
 #: Sentences, on one or more lines. Always shown as text, never parsed as markup.
-Prose = Annotated[str, StringConstraints(min_length=1, max_length=4000), AfterValidator(no_email)]
+Prose = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(no_email)]
 #: An http(s) address.
-Url = Annotated[
-    str,
-    StringConstraints(max_length=2000),
-    AfterValidator(_url),
-    WithJsonSchema({"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": 2000}),
-]
+Url = Annotated[str, pattern(ADDRESS, "an https:// address without a user name", 2000), FilledIn]
+_SEGMENT = r"\.{0,2}[^./\\\s][^/\\\t\r\n]*"
 #: A path in verl's repository, with forward slashes.
-RepoPath = Annotated[str, StringConstraints(min_length=1, max_length=400), AfterValidator(_repo_path)]
+RepoPath = Annotated[
+    str,
+    pattern(f"^{_SEGMENT}(/{_SEGMENT})*$", "a path relative to the root of verl's repository", 400),
+    FilledIn,
+]
 #: A commit, tag or branch of verl's repository.
 GitRef = Annotated[str, pattern(REF, "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'")]
 #: A calendar day.
-IsoDate = Annotated[date, BeforeValidator(_iso_date), WithJsonSchema({"type": "string", "format": "date"})]
+IsoDate = Annotated[date, BeforeValidator(_iso_date)]
 Version = Annotated[str, pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")]
 _LINES = r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$"
 Lines = Annotated[str, pattern(_LINES, "a line or first and last line, such as 40-45")]
@@ -326,19 +323,17 @@ def _setting(value: Any) -> Any:
     if not all(item is None or isinstance(item, (str, int, float, bool)) for item in items):
         hint = "write keys with dots, as in data.train_batch_size: 64" if isinstance(value, dict) else ""
         raise problem("wrong_type", "expected text, a number, true, false, null or a list of these", hint)
-    texts = [item for item in items if isinstance(item, str) and item]
-    if len(items) > 100 or any(len(text) > 500 for text in texts):
+    if len(items) > 100 or any(len(str(item)) > 500 for item in items):
         raise problem("wrong_value", "expected at most 500 characters, or at most 100 items")
-    for text in texts:
-        one_line(text)
+    for item in items:
+        one_line(str(item))
     return value
 
 
-_SCALAR_SCHEMA: list[dict[str, Any]] = [{"type": kind} for kind in ("string", "number", "boolean", "null")]
-SettingValue = Annotated[
-    Any,
-    AfterValidator(_setting),
-    WithJsonSchema({"anyOf": [*_SCALAR_SCHEMA, {"type": "array", "items": {"anyOf": _SCALAR_SCHEMA}}]}),
+SettingValue = Annotated[Any, AfterValidator(_setting)]
+#: Values of verl's dotted configuration keys.
+Settings = Annotated[
+    Mapping[SettingKey, SettingValue], Field(json_schema_extra={"additionalProperties": False})
 ]
 
 # -- a run
@@ -350,7 +345,7 @@ def _size(value: str) -> str:
     return value
 
 
-Size = Annotated[str, AfterValidator(_size), WithJsonSchema({"type": "string", "enum": list(SIZES)})]
+Size = Annotated[str, AfterValidator(_size), Field(json_schema_extra={"enum": [*SIZES]})]
 
 
 class Gpus(Record):
@@ -390,23 +385,15 @@ class Infer(Record):
 
 
 class Versions(Record):
-    """Software versions, at least one; the rollout engine's version is in ``infer``.
+    """Software versions; the rollout engine's version is in ``infer``.
 
     Attributes:
         verl: Release or commit of verl, in quotes: "0.8.0", "49b08e950".
         torch: Release of PyTorch, in quotes: "2.6.0".
     """
 
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
-
     verl: Version | None = None
     torch: Version | None = None
-
-    _some = reject(
-        lambda versions: versions.verl is versions.torch is None,
-        "missing_key",
-        "'versions' needs at least one of 'verl' and 'torch'",
-    )
 
 
 class Script(Record):
@@ -441,13 +428,8 @@ class Contributor(Record):
         return self.name
 
 
-def _some_figure(schema: dict[str, Any]) -> None:
-    """Require at least one figure in the JSON Schema."""
-    schema["anyOf"] = [{"required": [name]} for name in schema["properties"] if name != "counter"]
-
-
 class Measured(Record):
-    """Figures that the run reported, at least one; per GPU or per node as described.
+    """Figures that the run reported; per GPU or per node as described.
 
     Attributes:
         gib: Peak GPU memory in GiB (2^30 bytes), per GPU.
@@ -458,20 +440,12 @@ class Measured(Record):
         response_tokens: Mean response length, in tokens.
     """
 
-    model_config = ConfigDict(json_schema_extra=_some_figure)
-
     gib: float | None = Field(None, gt=0, le=100_000)
     counter: Literal["torch-max-allocated", "torch-max-reserved", "device", "not-stated"] = "not-stated"
     host_ram_gib: float | None = Field(None, gt=0, le=1_000_000)
     step_seconds: float | None = Field(None, gt=0, le=10_000_000)
     mfu: float | None = Field(None, gt=0, le=1)
     response_tokens: float | None = Field(None, gt=0, le=100_000_000)
-
-    _some = reject(
-        lambda measured: all(value is None for name, value in measured if name != "counter"),
-        "missing_key",
-        "'measured' needs at least one figure, for example 'gib'",
-    )
 
 
 class Evidence(Record):
@@ -485,25 +459,14 @@ class Evidence(Record):
         lines: Line, or first and last line, of that file, in quotes: "40-45".
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": ["url"]}, {"required": ["ref"]}],
-            "dependencies": {"path": ["ref"], "lines": ["path"]},
-        }
-    )
-
     kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"]
     url: Url | None = None
     ref: GitRef | None = None
     path: RepoPath | None = None
     lines: Lines | None = None
 
-    _one_place = either("evidence", "url", "ref")
-    _whole_place = reject(
-        lambda item: (item.path and not item.ref) or (item.lines and not item.path),
-        "missing_key",
-        "'path' needs 'ref', and 'lines' needs 'path'",
-    )
+    exactly_one = ("url", "ref")
+    needs = (("path", "ref"), ("lines", "path"))
 
     def __str__(self) -> str:
         return self.kind
@@ -524,14 +487,6 @@ class Note(Record):
 
     def __str__(self) -> str:
         return self.text
-
-
-def _tested_runs_name_everything(schema: dict[str, Any]) -> None:
-    """Add the check of tested runs, see ``dataset``, to the JSON Schema."""
-    text = {"type": "string"}
-    named = {"tag": text, "gpus": {"properties": {"type": text}}, "infer": {"type": "object"}}
-    weaker = {"required": ["kind"], "properties": {"kind": {"not": {"const": "tested"}}}}
-    schema.update({"if": {"not": weaker}, "then": {"properties": named}})
 
 
 class Run(Record):
@@ -561,8 +516,6 @@ class Run(Record):
         notes: Remarks, each linked from a mark in the row.
     """
 
-    model_config = ConfigDict(json_schema_extra=_tested_runs_name_everything)
-
     id: Annotated[str, pattern(SLUG, _SLUG_MEANING, 80)]
     size: Size = Field(examples=["0.5B", "7B", "70B"])
     tag: Tag | None
@@ -580,10 +533,8 @@ class Run(Record):
     kind: Kind = "tested"
     added: IsoDate | None = None
     versions: Versions | None = Field(None, examples=[{"verl": "0.8.0", "torch": "2.8.0"}])
-    settings: Mapping[SettingKey, SettingValue] = Field(
-        default_factory=dict,
-        examples=[{"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}],
-        json_schema_extra={"additionalProperties": False},
+    settings: Settings = Field(
+        default_factory=dict, examples=[{"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}]
     )
     measured: Measured | None = None
     evidence: tuple[Evidence, ...] = ()
@@ -605,12 +556,10 @@ class Run(Record):
 
         The word is ``ran`` if the contributor ran it, or if its log or metrics are published.
         """
-        if self.kind == "tested":
+        is_published = any(item.kind in ("log", "metrics") for item in self.evidence)
+        if self.kind == "tested" or (self.kind == "measured" and is_published):
             return "ran"
-        if self.kind == "measured":
-            published = any(item.kind in ("log", "metrics") for item in self.evidence)
-            return "ran" if published else "reported"
-        return "claimed"
+        return "reported" if self.kind == "measured" else "claimed"
 
     @property
     def was_seen_to_run(self) -> bool:

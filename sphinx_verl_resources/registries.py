@@ -1,12 +1,14 @@
-"""The entries of the registries: GPUs, models, and keys of verl's configuration."""
+"""Named entries of data files, merged by name; and the GPUs, models and keys of verl's configuration."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from copy import copy
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, WithJsonSchema
 
+from .diagnostics import Diagnostic
 from .records import GitRef, Name, NamedRecord, Prose, Record, Script, Text, fold
+from .strict_yaml import Document
+from .validation import entries_in, models_in, valid_entries, validated, value_at
 
 Entry = TypeVar("Entry", bound=NamedRecord)
 
@@ -16,35 +18,27 @@ class Registry(Generic[Entry]):
 
     An entry replaces an earlier one of the same name and inherits its other names, so that older data stay
     valid.
+
+    Attributes:
+        written: the names of all entries, also with errors, so that using one is not a second error.
     """
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._listed: dict[str, tuple[tuple[str, ...], Entry]] = {}
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
         self._by_name: dict[str, Entry] = {}
-        #: The names of entries with errors, so that using one is not a second error.
-        self.broken: set[str] = set()
-        for entry in entries:
-            self.add(entry)
+        self.written: set[str] = set()
 
     def add(self, entry: Entry) -> None:
-        """Add an entry after all others."""
-        inherited, _ = self._listed.pop(fold(entry.name), ((), None))
-        names = tuple(dict.fromkeys((*inherited, *entry.lookup_names)))
-        self._listed[fold(entry.name)] = names, entry
-        for name in map(fold, names):
-            self._by_name.pop(name, None)  # keeps the names in the order of the entries
-            self._by_name[name] = entry
-
-    def with_entry(self, entry: Entry) -> "Registry[Entry]":
-        """Return a registry with a further entry."""
-        registry = copy(self)
-        registry._listed, registry._by_name = dict(self._listed), dict(self._by_name)
-        registry.add(entry)
-        return registry
+        """Add an entry, or put it in the place of the one with its name."""
+        replaced = self._entries.get(fold(entry.name))
+        owners = self._by_name.items() if replaced else ()
+        inherited = [name for name, owner in owners if owner is replaced]
+        self._entries[fold(entry.name)] = entry
+        self._by_name |= dict.fromkeys((*inherited, *map(fold, entry.lookup_names)), entry)
 
     def __contains__(self, name: str) -> bool:
         """Return whether any entry, with or without errors, has the name."""
-        return fold(name) in self._by_name or fold(name) in self.broken
+        return fold(name) in self._by_name or fold(name) in self.written
 
     def __iter__(self) -> Iterator[Entry]:
         return iter({id(entry): entry for entry in self._by_name.values()}.values())
@@ -56,7 +50,42 @@ class Registry(Generic[Entry]):
     @property
     def names(self) -> list[str]:
         """All names and aliases as written, for hints."""
-        return [name for names, _ in self._listed.values() for name in names]
+        return [name for entry in self for name in entry.lookup_names]
+
+
+def sections_of(file_model: type[Record]) -> dict[str, type[NamedRecord]]:
+    """Return the keys of a file whose values are lists of named entries, and the model of an entry."""
+    models = {key: next(models_in(field.annotation)) for key, field in file_model.model_fields.items()}
+    return {key: model for key, model in models.items() if issubclass(model, NamedRecord)}
+
+
+def written_names(data: Any, section: str, model: type[NamedRecord]) -> list[str]:
+    """Return the names of all entries under a key of unchecked data, with and without errors."""
+    fields = dict.fromkeys(("name", *model.name_fields))
+    values = [value_at(entry, field) for entry in entries_in(data, section) for field in fields]
+    words = (word for value in values for word in (value if isinstance(value, tuple) else (value,)))
+    return [word for word in words if isinstance(word, str)]
+
+
+def merge(
+    document: Document, file_model: type[Record], registries: Mapping[str, Registry[Any]], context: Any = None
+) -> list[Diagnostic]:
+    """Add the valid entries under each key of a file to its registry, and return the problems."""
+    record, problems = validated(document, file_model, context)
+    for section, model in sections_of(file_model).items():
+        registry, first = registries[section], dict[str, tuple[int, str]]()
+        registry.written |= {*map(fold, written_names(document.data, section, model))}
+        entries = getattr(record, section, None) or valid_entries(document.data, section, model, context)
+        for index, entry in enumerate(entries):
+            for name in dict.fromkeys((entry.name, *entry.lookup_names)) if entry else ():
+                other, of_other = first.setdefault(fold(name), (index, entry.name))
+                if other != index:
+                    message = f"{name!r} is also a name of entry {other + 1} of {section!r}, {of_other!r}"
+                    remedy = "keep it in one of the two"
+                    problems.append(document.diagnostic((section, index), "duplicate_name", message, remedy))
+            if entry:
+                registry.add(entry)
+    return problems
 
 
 class OtherReading(Record):
@@ -152,12 +181,7 @@ class ConfigKey(NamedRecord):
     type: Literal["bool", "int", "float", "str", "list", "dict", "str or list"]
     default: Default
     in_yaml: bool = True
-    phases: tuple[
-        Literal[
-            "rollout", "weight-sync", "old-log-prob", "ref-log-prob", "update", "optimizer-step", "checkpoint"
-        ],
-        ...,
-    ]
+    phases: tuple[Text, ...]
     effect: Prose
     backends: tuple[Text, ...] = ()
     host_memory: bool = False

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections import ChainMap
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
-from .diagnostics import FORBIDDEN, Code, Diagnostic, Location, Severity, visible
+from .diagnostics import FORBIDDEN, Code, Diagnostic, Location, NoAnswerError, Severity, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 Loc = tuple["str | int", ...]
 #: libyaml if PyYAML was built with it; the pure Python parser gives the same events.
@@ -27,9 +27,9 @@ LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_BYTES = 1 << 20
 #: The maximum depth of nested lists and mappings; data files need five.
 _MAX_DEPTH = 20
-TOO_DEEP = "too many nested lists or mappings", "nest fewer"
+_TOO_DEEP = "too many nested lists or mappings", "nest fewer"
 
-_WORDS = {
+_WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -42,7 +42,7 @@ _NUMBER = re.compile(
 
 @dataclass
 class Document:
-    """A parsed YAML text.
+    """A YAML text and its value.
 
     Attributes:
         text: the text.
@@ -57,50 +57,92 @@ class Document:
     data: Any = None
     problems: list[Diagnostic] = field(default_factory=list)
     inside: Loc = ()
-    # By dotted name, because ``a.b`` in a location also stands for ``{a: {b: 1}}``.
-    _keys: dict[str, yaml.Event] = field(default_factory=dict, repr=False)
-    _values: dict[str, yaml.Event] = field(default_factory=dict, repr=False)
-
-    def items(self) -> list[Document]:
-        """Return a document for each item of a list; problems go to the item that they are in."""
-        values = self.data if isinstance(self.data, tuple) else ()
-        items = [replace(self, data=value, problems=[], inside=(at,)) for at, value in enumerate(values)]
-        for problem in self.problems if items else ():
-            before = [item for item in items if item.place() <= problem.place]
-            (before or items[:1])[-1].problems.append(problem)
-        return items
+    # Events by dotted name, because ``a.b`` in a location also stands for ``{a: {b: 1}}``.
+    _keys: dict[str, Any] = field(default_factory=dict, repr=False)
+    _values: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def place(self, loc: Loc = ()) -> Location:
         """Return the place of the value at ``loc``, or of the nearest existing parent."""
-        return self._place(loc, self._values)
+        # A location from pydantic may end in a missing key or the name of a type.
+        parents = (self._values.get(self._name(loc[:length])) for length in range(len(loc), -1, -1))
+        return self._place(next(filter(None, parents), None))
 
     def key_place(self, loc: Loc) -> Location:
-        """Return the place of the key at the end of ``loc``, or of the nearest existing parent."""
-        return self._place(loc, ChainMap(self._keys, self._values))
-
-    def _place(self, loc: Loc, events: Mapping[str, yaml.Event]) -> Location:
-        # A location from pydantic may end in a missing key or the name of a type.
-        for length in range(len(loc), -1, -1):
-            if event := events.get(self._name(loc[:length])):
-                return Location(self.shown, *position(event.start_mark))
-        return Location(self.shown, 1, 1)
-
-    def _name(self, loc: Loc) -> str:
-        return ".".join(map(str, (*self.inside, *loc)))
+        """Return the place of the key at the end of ``loc``; without a key, that of the value."""
+        key = self._keys.get(self._name(loc))
+        return self._place(key) if key else self.place(loc)
 
     def source(self, loc: Loc) -> str:
         """Return the scalar at ``loc`` as typed, without quotes; empty for other values."""
         return str(getattr(self._values.get(self._name(loc)), "value", ""))
-
-    def is_plain(self, loc: Loc) -> bool:
-        """Return whether the value at ``loc`` is a scalar typed without quotes."""
-        return getattr(self._values.get(self._name(loc)), "implicit", (False,)) == (True, False)
 
     def diagnostic(
         self, loc: Loc, code: Code, message: str, remedy: str = "", severity: Severity = Severity.ERROR
     ) -> Diagnostic:
         """Return a diagnostic about the value at ``loc``."""
         return Diagnostic(self.place(loc), code, message, remedy, severity)
+
+    def _name(self, loc: Loc) -> str:
+        return ".".join(map(str, (*self.inside, *loc)))
+
+    def _place(self, event: Any) -> Location:
+        return Location(self.shown, *position(event and event.start_mark))
+
+    def _events(self) -> Iterator[Any]:
+        """Yield the events of the parser; refuse what data files do not support."""
+        documents = 0
+        for event in iter(LOADER(self.text).get_event, None):
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if documents > 1:
+                self._refuse(event, "a second document in the file")
+            if anchor := getattr(event, "anchor", None):
+                kind = "alias '*" if isinstance(event, yaml.AliasEvent) else "anchor '&"
+                self._refuse(event, f"the {kind}{anchor}'")
+            if tag := getattr(event, "tag", None):
+                self._refuse(event, f"the tag '{tag}'")
+            yield event
+
+    def _refuse(self, event: Any, what: str) -> NoReturn:
+        remedy = "write the values out; data files have no anchors, aliases, tags and several documents"
+        raise NoAnswerError(Diagnostic(self._place(event), "yaml_feature", f"{what} is not read", remedy))
+
+    def _parse(self) -> None:
+        """Set the value of the text, and note the places of keys and values."""
+        events = self._events()
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self.data = self._value(events, next(events))
+
+    def _value(self, events: Iterator[Any], event: Any, name: str = "", depth: int = 0) -> Any:
+        """Return the value that begins with an event; ``name`` is its dotted name."""
+        self._values[name] = event
+        if isinstance(event, yaml.ScalarEvent):
+            return plain_value(event.value) if event.implicit[0] else self._text(event)
+        if depth > _MAX_DEPTH:
+            raise NoAnswerError(Diagnostic(self._place(event), "yaml_syntax", *_TOO_DEEP))
+        prefix = f"{name}." if depth else ""
+        if isinstance(event, yaml.SequenceStartEvent):
+            inner = takewhile(lambda event: not isinstance(event, yaml.SequenceEndEvent), events)
+            return tuple(
+                self._value(events, event, f"{prefix}{index}", depth + 1) for index, event in enumerate(inner)
+            )
+        found: dict[str, Any] = {}
+        while not isinstance(event := next(events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                self._refuse(event, "a key that is not plain text")
+            key = self._text(event)
+            if key in found:
+                message, remedy = f"duplicate key {key!r}", "keep one of the two"
+                self.problems.append(Diagnostic(self._place(event), "duplicate_key", message, remedy))
+            self._keys[f"{prefix}{key}"] = event
+            found[key] = self._value(events, next(events), f"{prefix}{key}", depth + 1)
+        return found
+
+    def _text(self, event: Any) -> str:
+        """Return a text, which may contain escaped forbidden characters."""
+        if match := FORBIDDEN.search(event.value):
+            self.problems.append(Diagnostic(self._place(event), *_bad_character(match)))
+        return visible(event.value)
 
 
 def position(mark: Any) -> tuple[int, int]:
@@ -127,12 +169,9 @@ def plain_value(text: str) -> Any:
     >>> plain_value("0.10"), plain_value("1_000"), plain_value("~")
     (0.1, '1_000', None)
     """
-    if text in _WORDS:
-        return _WORDS[text]
-    number = _NUMBER.match(text)
-    if number:
+    if number := _NUMBER.match(text):
         return float(text) if number["fraction"] else int(text)
-    return text
+    return _WORDS.get(text, text)
 
 
 def read_yaml(content: bytes, shown: str = "") -> Document:
@@ -145,165 +184,74 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
     document = Document("", shown)
     try:
         document.text = _decoded(content, shown)
-        document.data = _Reader(document).document()
+        document._parse()
         return document
-    except _RefusedError as refused:
-        (problem,) = refused.args
+    except NoAnswerError as refused:
+        problem = refused.diagnostics[0]
     except yaml.MarkedYAMLError as error:
-        problem = _syntax_problem(error, document.text, shown)
+        problem = _syntax_problem(error, document)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's scanner, for escapes such as "\U00110000".
-        hint = "put text with a backslash in single quotes"
-        problem = Diagnostic(Location(shown, 1, 1), "yaml_syntax", f"not valid YAML: {error}", hint)
+        problem = Diagnostic(Location(shown, 1, 1), "yaml_syntax", f"not valid YAML: {error}", _REMEDY)
     return Document("", shown, problems=[*document.problems, problem])
 
 
-class _RefusedError(Exception):
-    """A problem, the only argument, after which parsing cannot continue."""
-
-
 def _decoded(content: bytes, shown: str) -> str:
-    def refuse(before: str, code: Code, message: str, remedy: str) -> NoReturn:
-        lines = before.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        place = Location(shown, len(lines), len(lines[-1]) + 1)
-        raise _RefusedError(Diagnostic(place, code, message, remedy))
-
     if len(content) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
-        refuse("", "file_too_large", message, "split it; a run file has a few kilobytes")
-    content = content.removeprefix(codecs.BOM_UTF8)
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        before = content[: error.start].decode(errors="replace")
-        message = f"byte 0x{content[error.start]:02x} is not UTF-8"
-        refuse(before, "encoding", message, "save the file as UTF-8")
+        remedy = "split it; a run file has a few kilobytes"
+        raise NoAnswerError(Diagnostic(Location(shown, 1, 1), "file_too_large", message, remedy))
+    text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
     if match := FORBIDDEN.search(text):
-        refuse(text[: match.start()], *_invisible(match))
+        lines = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        place = Location(shown, len(lines), len(lines[-1]) + 1)
+        raise NoAnswerError(Diagnostic(place, *_bad_character(match)))
     return text
 
 
-def _invisible(match: re.Match[str]) -> tuple[Code, str, str]:
-    return "bad_character", f"invisible character U+{ord(match[0]):04X}", "delete it"
-
-
-class _Reader:
-    """A reader of the YAML events of a document, which notes the place of each value."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-        self._next: Callable[[], Any] = LOADER(document.text).get_event
-
-    def document(self) -> Any:
-        """Return the value of the single document."""
-        values: list[Any] = []
-        for event in iter(self._next, None):
-            if isinstance(event, yaml.DocumentStartEvent):
-                if values:
-                    self._refuse(event, "a second document in the file")
-                values.append(self._value(self._next()))
-        return values[0] if values else None
-
-    def _value(self, event: Any, name: str = "", depth: int = 0) -> Any:
-        """Return the value that begins with an event, and note its place by its dotted name."""
-        self._refuse_decoration(event)
-        self._document._values[name] = event
-        if isinstance(event, yaml.ScalarEvent):
-            return plain_value(event.value) if event.implicit[0] else self._text(event)
-        if depth > _MAX_DEPTH:
-            raise _RefusedError(self._problem(event, "yaml_syntax", *TOO_DEEP))
-        prefix = f"{name}." if depth else ""
-        if isinstance(event, yaml.SequenceStartEvent):
-            items: list[Any] = []
-            while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-                items.append(self._value(event, f"{prefix}{len(items)}", depth + 1))
-            return tuple(items)
-        found: dict[str, Any] = {}
-        while not isinstance(event := self._next(), yaml.MappingEndEvent):
-            key = self._key(event)
-            if key in found:
-                twice = self._problem(event, "duplicate_key", f"duplicate key {key!r}", "keep one of the two")
-                self._document.problems.append(twice)
-            self._document._keys[f"{prefix}{key}"] = event
-            found[key] = self._value(self._next(), f"{prefix}{key}", depth + 1)
-        return found
-
-    def _key(self, event: Any) -> str:
-        self._refuse_decoration(event)
-        if not isinstance(event, yaml.ScalarEvent):
-            self._refuse(event, "a key that is not plain text")
-        if event.implicit[0] and event.value == "<<":
-            self._refuse(event, "the merge key '<<'")
-        return self._text(event)
-
-    def _text(self, event: Any) -> str:
-        """Return a text, which may contain escaped forbidden characters."""
-        if match := FORBIDDEN.search(event.value):
-            self._document.problems.append(self._problem(event, *_invisible(match)))
-        return visible(event.value)
-
-    def _refuse_decoration(self, event: Any) -> None:
-        if isinstance(event, yaml.AliasEvent):
-            self._refuse(event, f"the alias '*{event.anchor}'")
-        if event.anchor:
-            self._refuse(event, f"the anchor '&{event.anchor}'")
-        if event.tag:
-            self._refuse(event, f"the tag '{event.tag}'")
-
-    def _refuse(self, event: yaml.Event, what: str) -> NoReturn:
-        remedy = (
-            "write the values out; data files do not support anchors, aliases, merge keys, tags and several "
-            "documents"
-        )
-        raise _RefusedError(self._problem(event, "yaml_feature", f"{what} is not read", remedy))
-
-    def _problem(self, event: yaml.Event, code: Code, message: str, remedy: str) -> Diagnostic:
-        return Diagnostic(Location(self._document.shown, *position(event.start_mark)), code, message, remedy)
+def _bad_character(match: re.Match[str]) -> tuple[Code, str, str]:
+    number = ord(match[0])
+    if 0xDC80 <= number <= 0xDCFF:  # the escape of a byte
+        return "encoding", f"byte 0x{number - 0xDC00:02x} is not UTF-8", "save the file as UTF-8"
+    return "bad_character", f"invisible character U+{number:04X}", "delete it"
 
 
 #: A key with its value directly after the colon.
 _NO_SPACE = re.compile(r" *(?:- )*[A-Za-z_][\w.]*:(?=[^\s:/])")
-_NOT_ALIKE = "this does not belong to the keys above it"
-#: The likely causes of a syntax error: a word of the parser's message (libyaml and PyYAML share only words),
+_REMEDY = "indent all keys of a level alike, close each quote and bracket, and put unusual text in quotes"
+#: The likely causes of a syntax error: a pattern of the message of the parser (libyaml or PyYAML),
 #: whether the cause is where the construct began, the message and the remedy.
 _CAUSES = (
-    ("nesting depth", False, *TOO_DEEP),
+    ("nesting depth", False, *_TOO_DEEP),
     ("tab character", False, "a tab cannot indent YAML", "use spaces"),
-    *(
-        (word, False, "invalid escape sequence", "double the backslash, or use single quotes")
-        for word in ("escape", "hexdecimal", "Unicode character code")
-    ),
-    ("quoted scalar", True, "the quote that opens here is never closed", "add the closing quote"),
-    ("flow node", False, "a value is missing here", "write it, and check for unclosed brackets and quotes"),
-    ("flow", True, "the bracket that opens here is not closed", "close it, or add a comma"),
+    ("end of stream.*quoted", True, "the quote that opens here is never closed", "add the closing quote"),
+    ("flow [sm]", True, "the bracket that opens here is not closed", "close it, or add a comma"),
     ("expected ':'", True, "a key without a colon", "write 'key: value', with a space after the colon"),
-    ("values are not allowed", False, "a colon in a text without quotes", "put the text in quotes"),
-    ("cannot start any token", False, "text cannot begin with {!r}", "put it in quotes"),
-    ("block", False, _NOT_ALIKE, "indent all keys of a level alike, and close each quote and bracket once"),
+    (
+        "values are not allowed",
+        False,
+        "a colon in a text without quotes",
+        "quote it, or indent all keys alike",
+    ),
+    ("", False, "not valid YAML: {}", _REMEDY),
 )
 
 
-def _syntax_problem(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnostic:
+def _syntax_problem(error: yaml.MarkedYAMLError, document: Document) -> Diagnostic:
     """Return the likely cause of a syntax error, which is not always where the parser reports it."""
-    lines = text.splitlines() or [""]
-    noticed = position(error.problem_mark or error.context_mark)
-    if noticed[0] > len(lines):  # report the end of the text on its last line
-        noticed = len(lines), len(lines[-1]) + 1
-    began = position(error.context_mark or error.problem_mark)
-    line, at = lines[noticed[0] - 1], noticed[1] - 1
+    lines = document.text.splitlines() or [""]
     said = f"{error.problem or ''} {error.context or ''}".strip()
-    if line[at : at + 1] == "\t":
+    line, column = position(error.problem_mark or error.context_mark)
+    if line > len(lines):  # report the end of the text on its last line
+        line, column = len(lines), len(lines[-1]) + 1
+    if lines[line - 1].startswith("\t", column - 1):
         said = "tab character"
-    default = (said, False, f"not valid YAML: {said}", "")
-    _, at_beginning, message, remedy = next((cause for cause in _CAUSES if cause[0] in said), default)
-    place = began if at_beginning else noticed
-    if "colon" in message:  # is a space missing on this line, or on the one above?
-        for number in (place[0], place[0] - 1):
-            if number and (match := _NO_SPACE.match(lines[number - 1])):
-                place, message, remedy = (number, match.end()), "a colon without a space after it", "add it"
-                break
-        else:
-            if "values" in said and not re.search(r":\s", line[:at]):
-                message, remedy = _NOT_ALIKE, "indent all keys of a level alike"
-    message = message.format(line[noticed[1] - 1 :][:1]) if "{!r}" in message else message
-    return Diagnostic(Location(shown, *place), "yaml_syntax", message, remedy)
+    _, is_earlier, message, remedy = next(cause for cause in _CAUSES if re.search(cause[0], said))
+    if is_earlier:
+        line, column = position(error.context_mark or error.problem_mark)
+    for number in (line, line - 1) if "colon" in message else ():
+        if match := _NO_SPACE.match(lines[number - 1]):
+            line, column = number, match.end()
+            message, remedy = "a colon without a space after it", "add it"
+            break
+    return Diagnostic(Location(document.shown, line, column), "yaml_syntax", message.format(said), remedy)

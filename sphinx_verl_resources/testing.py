@@ -19,15 +19,8 @@ def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None
         AssertionError: the data have problems; the text is what ``verl-resources check`` prints.
         OSError: ``path`` is not a data directory.
     """
-    import os
+    from .commands import load_check
 
-    from .commands import UsageError
-    from .print_commands import load_check
-
-    try:
-        problems = load_check([os.fspath(path)]).problems()
-    except UsageError as error:
-        raise NotADirectoryError(str(error)) from None
-    found = [problem for problem in problems if warnings or problem.is_error]
-    if found:
-        raise AssertionError("\n".join(map(str, ["the data have problems:", *found])))
+    problems = [problem for problem in load_check([str(path)]).problems() if warnings or problem.is_error]
+    if problems:
+        raise AssertionError("\n".join(map(str, ["the data have problems:", *problems])))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sphinx.jinja2glue
+import sphinx.locale
 import sphinx.util.template
 import yaml
 from hypothesis import settings
@@ -29,7 +30,6 @@ from sphinx_verl_resources import dataset
 from sphinx_verl_resources.dataset import configured_directory
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.i18n import use_language
 from sphinx_verl_resources.intake.run_text import run_text as canonical_text
 from sphinx_verl_resources.strict_yaml import read_yaml
 
@@ -309,7 +309,8 @@ class Project:
             app.build()
         finally:
             app.cleanup()
-            use_language("en")  # for everything later in this process
+            # Sphinx keeps the language of a process's first build.
+            sphinx.locale.translators.clear()
         lines = re.sub(r"\x1b\[[0-9;]*m", "", warning.getvalue()).splitlines()
         return Build(app, read, [line for line in lines if line.strip()])
 

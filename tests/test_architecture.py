@@ -13,26 +13,19 @@ OLD = {"answer", "cli", "estimator", "intake", "settings", "sphinx_ext", "views"
 
 
 @pytest.fixture(scope="module")
-def layers(root) -> list[dict[str, str]]:
-    return [*yaml.safe_load((root / "docs/architecture.yaml").read_text("utf-8")).values()]
-
-
-@pytest.fixture(scope="module")
 def imports(root) -> dict[str, set[str]]:
     """The modules of this package that each module imports, also for type checks; the root is ``__init__``."""
     package = root / "sphinx_verl_resources"
-    names = {}
-    for path in package.rglob("*.py"):
-        parts = path.relative_to(package).with_suffix("").parts
-        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts) or "__init__"] = path
-    found: dict[str, set[str]] = {}
+    paths = {path: path.relative_to(package).with_suffix("").parts for path in package.rglob("*.py")}
+    names = {
+        ".".join(parts[:-1] if parts[1:] and parts[-1] == "__init__" else parts): path
+        for path, parts in paths.items()
+    }
+    found: dict[str, set[str]] = {name: set() for name in names}
     for name, path in names.items():
-        parts = [] if name == "__init__" else name.split(".")
-        parts = parts if path.name == "__init__.py" else parts[:-1]
-        found[name] = set()
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.level:
-                base = [*parts[: len(parts) - node.level + 1], *filter(None, [node.module])]
+                base = [*paths[path][: -node.level], *filter(None, [node.module])]
                 for alias in node.names:
                     target = ".".join([*base, alias.name])
                     found[name].add(target if target in names else ".".join(base) or "__init__")
@@ -43,19 +36,12 @@ def top(name: str) -> str:
     return name.partition(".")[0]
 
 
-def test_every_module_is_on_the_page_and_no_other(layers, imports):
-    assert sorted(name for layer in layers for name in layer) == sorted({*map(top, imports)})
-
-
-def test_imports_go_down_only(layers, imports):
+def test_every_module_is_on_the_page_and_imports_go_down_only(root, imports):
+    layers = [*yaml.safe_load((root / "docs/architecture.yaml").read_text("utf-8")).values()]
     rows = {name: index for index, layer in enumerate(layers) for name in layer}
-    up = {
-        f"{name} imports {other}"
-        for name, others in imports.items()
-        for other in others
-        if rows[top(other)] < rows[top(name)] and other != "__init__"
-    }
-    assert up == set()
+    assert sorted(rows) == sorted({*map(top, imports)})
+    pairs = [(name, other) for name, others in imports.items() for other in others - {"__init__"}]
+    assert [(name, other) for name, other in pairs if rows[top(other)] < rows[top(name)]] == []
 
 
 def test_no_import_is_circular(imports):
@@ -64,5 +50,4 @@ def test_no_import_is_circular(imports):
 
 
 def test_no_room_beside_the_old_ones(root):
-    package = root / "sphinx_verl_resources"
-    assert {path.parent.name for path in package.glob("*/__init__.py")} == OLD
+    assert {path.parent.name for path in (root / "sphinx_verl_resources").glob("*/__init__.py")} == OLD

@@ -1,4 +1,4 @@
-"""Docstrings: examples are right, and docstrings of functions begin with an imperative verb."""
+"""The examples in docstrings are right."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ import pytest
 
 import sphinx_verl_resources
 
-MODULES = [
-    name
-    for _, name, _ in pkgutil.walk_packages(sphinx_verl_resources.__path__, "sphinx_verl_resources.")
-    if not name.endswith("__main__")
-]
+PACKAGES = pkgutil.walk_packages(sphinx_verl_resources.__path__, "sphinx_verl_resources.")
+MODULES = [name for _, name, _ in PACKAGES if not name.endswith("__main__")]
 
 
 @pytest.mark.parametrize("name", MODULES)

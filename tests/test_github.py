@@ -1,57 +1,61 @@
-"""Files that GitHub reads: the issue forms, and the workflow that publishes a release."""
+"""Files that GitHub and pre-commit read: they ask for the right fields, and run in a repository with data."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
 
 from sphinx_verl_resources import __version__
-from sphinx_verl_resources.records import TAGS, TRAIN_BACKENDS, Run
+from sphinx_verl_resources.commands import main
 
 #: Fields of a run file that need no question in the issue form.
 NOT_ASKED = {"id", "size", "label", "kind", "added"}
+BAD = r"docs/data/runs/a\.yaml:4:6: ERROR: tag: unknown value 'X'"
+
+
+def load(path: Path):
+    return yaml.safe_load(path.read_text("utf-8"))
 
 
 @pytest.fixture
-def form(root):
-    """Return a function that returns an issue form."""
-    return lambda name: yaml.safe_load((root / f".github/ISSUE_TEMPLATE/{name}.yml").read_text("utf-8"))
+def repository(tmp_path, monkeypatch, make_good_run_text):
+    """Return a function that writes the only run of a repository with data; it is the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+    def write(**changes):
+        (tmp_path / "docs/data/runs").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs/data/runs/a.yaml").write_text(make_good_run_text(**changes), "utf-8")
+
+    write()
+    return write
 
 
-@pytest.fixture
-def questions(form):
-    """Return a function that returns the answerable items of a form by id."""
-    return lambda name: {item["id"]: item for item in form(name)["body"] if "id" in item}
-
-
-@pytest.fixture
-def workflow(root):
-    return yaml.safe_load((root / ".github/workflows/release.yml").read_text("utf-8"))
-
-
-def test_the_form_of_a_run_asks_for_the_fields_of_a_run_file(questions):
-    asked = questions("run")
-    assert asked.keys() == Run.model_fields.keys() - NOT_ASKED
-    required = {name for name, item in asked.items() if "validations" in item}
-    assert required == {name for name, field in Run.model_fields.items() if field.is_required()} - NOT_ASKED
-    options = {name: item["attributes"].get("options") for name, item in asked.items()}
-    assert options["tag"] == list(TAGS)
-    assert options["train"] == list(TRAIN_BACKENDS)
-
-
-def test_answers_make_a_run_file(questions, data):
-    """The examples in the fields, one below the other, form a file that passes the check."""
+def test_the_form_of_a_run_asks_for_the_fields_of_a_run_file(root, data):
+    items = [item for item in load(root / ".github/ISSUE_TEMPLATE/run.yml")["body"] if "id" in item]
+    schema = json.loads((root / "data/schema/run.json").read_text("utf-8"))
+    assert {item["id"] for item in items} == schema["properties"].keys() - NOT_ASKED
+    assert {item["id"] for item in items if "validations" in item} == {*schema["required"]} - NOT_ASKED
     lines = ["id: a", "size: 7B"]
-    for name, item in questions("run").items():
+    for item in items:
         attributes = item["attributes"]
+        if "options" in attributes:
+            assert re.findall("'([^']+)'", str(schema["properties"][item["id"]])).count(
+                attributes["options"][0]
+            )
         answer = attributes.get("placeholder") or attributes["options"][0]
         block = answer.strip().replace("\n", "\n  ")
-        lines.append(f"{name}:\n  {block}" if item["type"] == "textarea" else f"{name}: {answer}")
+        lines.append(f"{item['id']}:\n  {block}" if item["type"] == "textarea" else f"{item['id']}: {answer}")
     data.write("runs/a.yaml", "\n".join(lines) + "\n")
-    assert data.problems() == []
+    assert data.problems() == [], "the examples in the fields, one below the other, are a run file"
 
 
 @pytest.mark.parametrize(
@@ -59,18 +63,66 @@ def test_answers_make_a_run_file(questions, data):
     [
         (f"v{__version__}", f"## {__version__} - 2026-11-23", ""),
         ("v99.0", f"## {__version__} - 2026-11-23", f"the tag is v99.0 and the version is {__version__}"),
-        (__version__, f"## {__version__} - 2026-11-23", f"tag v{__version__}, or change __version__"),
         (f"v{__version__}", "## Unreleased", f"no section of {__version__}; add the heading"),
     ],
 )
-def test_only_the_tag_of_the_version_is_published(workflow, root, tmp_path, tag, heading, said):
-    (command,) = [
-        step["run"] for step in workflow["jobs"]["build"]["steps"] if "Compare" in step.get("name", "")
-    ]
+def test_only_the_tag_of_the_version_is_published(root, tmp_path, tag, heading, said):
+    steps = load(root / ".github/workflows/release.yml")["jobs"]["build"]["steps"]
+    (command,) = [step["run"] for step in steps if "Compare" in step.get("name", "")]
     (tmp_path / "sphinx_verl_resources").symlink_to(root / "sphinx_verl_resources")
     (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n{heading}\n", "utf-8")
-    environment = {**os.environ, "GITHUB_REF_NAME": tag}
     shell = ["bash", "-e", "-o", "pipefail", "-c", command]
+    environment = {**os.environ, "GITHUB_REF_NAME": tag}
     done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == bool(said)
     assert said in done.stdout
+
+
+def test_the_hook_and_the_problem_matcher(root, repository, capsys):
+    (hook,) = load(root / ".pre-commit-hooks.yaml")
+    (config,) = load(root / "docs/examples/pre-commit-config.yaml")["repos"]
+    (used,) = config["hooks"]
+    assert used["id"] == hook["id"]
+    assert not hook["pass_filenames"]
+    for name, asked in {
+        "README.md": False,
+        "docs/data/runs/a.yaml": True,
+        "docs/data/gpus.yml": True,
+        "docs/gpu.yaml": False,
+    }.items():
+        assert bool(re.search(hook["files"], name)) == asked
+    program, *words = [*shlex.split(hook["entry"]), *used["args"]]
+    assert (program, main(words)) == ("verl-resources", 0)
+    repository(tag="X")
+    assert main(words) == 1
+    (matcher,) = json.loads((root / ".github/problem-matcher.json").read_text("utf-8"))["problemMatcher"]
+    (pattern,) = matcher["pattern"]
+    match = re.match(pattern["regexp"], capsys.readouterr().err)
+    names = ("file", "line", "column", "severity", "code")
+    assert [match[pattern[name]] for name in names] == [
+        "docs/data/runs/a.yaml",
+        "4",
+        "6",
+        "ERROR",
+        "verl.unknown_value",
+    ]
+    assert match[pattern["message"]].startswith("tag: unknown value 'X'; ")
+
+
+@pytest.mark.slow
+def test_the_workflow_and_the_example_of_a_test(root, repository, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    workflow = load(root / "docs/examples/check-data.yml")
+    assert workflow["permissions"] == {"contents": "read"}
+    (job,) = workflow["jobs"].values()
+    commands = [step["run"] for step in job["steps"] if step.get("run", "").startswith("verl-resources")]
+    Path("test_data.py").write_text((root / "docs/examples/test_data.py").read_text("utf-8"), "utf-8")
+    commands.append("python -m pytest -q -p no:cacheprovider test_data.py >&2")
+    for changes, codes in (({}, [0, 0, 0]), ({"tag": "X"}, [1, 1, 1])):
+        repository(**changes)
+        done = [
+            subprocess.run(["bash", "-e", "-c", line], capture_output=True, text=True) for line in commands
+        ]
+        assert [found.returncode for found in done] == codes, done
+        assert all(re.search(BAD, found.stderr) for found in done) == bool(changes)
+        assert Path("summary.md").read_text("utf-8").startswith("| Tag ")

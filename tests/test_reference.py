@@ -1,100 +1,144 @@
-"""The reference in the documentation is generated from the code and complete."""
+"""The reference in the documentation is complete, and the examples of every command work."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
 import re
-import sys
-from dataclasses import fields
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+from docutils.parsers.rst.directives import _directives
 
-from sphinx_verl_resources.config import PREFIX, VerlConfig
-from sphinx_verl_resources.diagnostics import CODES
-from sphinx_verl_resources.directive import Option
+from sphinx_verl_resources.commands import main
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "docs/_ext"))
-from reference_lists import forms
+QWEN = {
+    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584, "intermediate_size": 18944, "num_attention_heads": 28,
+    "num_hidden_layers": 28, "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False, "max_position_embeddings": 32768,
+}  # fmt: skip
+#: The files that the examples read.
+FILES = {
+    "cases.yaml": "- {id: a, framework: verl, model: Qwen/Qwen2.5-7B, gpus: {count: 8, type: H100}, outcome: fits,\n"
+    "   config: {algorithm.adv_estimator: grpo, actor_rollout_ref.actor.use_dynamic_bsz: true}}\n",
+    "run.yaml": "data: {train_batch_size: 256}\ntrainer: {n_gpus_per_node: 8}\n",
+    "config.json": json.dumps(QWEN),
+    "run.log": "(TaskRunner pid=1) step:1 - perf/max_memory_allocated_gb:41.5 - perf/max_memory_reserved_gb:60.25\n",
+    "failed.log": "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`.\n",
+    "run.sh": "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256 data.max_prompt_length=512 "
+    "data.max_response_length=1024 actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct actor_rollout_ref.rollout.name=vllm "
+    "actor_rollout_ref.actor.use_dynamic_bsz=True trainer.n_gpus_per_node=8 trainer.nnodes=1\n",
+}
 
-FORMS = [(name, form, directive.takes) for (name, form), directive in forms().items()]
-OPTIONS = [(name, option) for name, _, options in FORMS for option in options]
+
+def helped(*words: str) -> str:
+    """Return the help of the program, or of a command."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit, match="0"):
+        main([*words, "--help"])
+    return out.getvalue()
 
 
-@pytest.fixture
-def page(root):
-    """Return the reference of directives and roles."""
-    return (root / "docs" / "directives.rst").read_text("utf-8")
+def examples(command: str) -> list[str]:
+    """Return the examples in the help of a command."""
+    return re.findall(r"(?m)^  (verl-resources .*?)(?:   .*)?$", helped(command))
 
 
-@pytest.fixture
-def reference(project, root, monkeypatch):
-    """Return a function that builds a page with generated lists."""
-    monkeypatch.syspath_prepend(str(root / "docs" / "_ext"))
-    project.conf.update(extensions=["reference_lists", "rules_list"], smartquotes=False)
+COMMANDS = re.findall(r"(?m)^    ([a-z]+)  ", helped())
 
-    def build(text: str):
-        # The options refer to other pages of the documentation.
-        labels = "".join(
-            f".. _{name}:\n\n{name}\n----------------\n\nText.\n\n"
-            for name in ("fields", "verl-estimator", "add-a-model")
+
+@pytest.fixture(scope="module")
+def reference(root, new_project):
+    """Return the build of the pages with generated lists."""
+    project = new_project("docs")
+    for name in ("directives", "command-line", "install", "messages"):
+        shutil.copy(root / f"docs/{name}.rst", project.path)
+    for name in ("snippets", "examples"):
+        shutil.copytree(root / "docs" / name, project.path / name)
+    project.page(".. toctree::\n   :glob:\n\n   *\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(root / "docs/_ext"))
+        extensions = ["reference_lists", "rules_list"]
+        build = project.build(
+            extensions=extensions, exclude_patterns=["snippets", "examples"], smartquotes=False
         )
-        built = project.page(f"{text}\n\n{labels}").build()
-        assert built.warnings == []
-        return built.soup()
-
+    # The pages refer to others of the documentation.
+    assert [
+        line
+        for line in build.warnings
+        if not re.search(
+            r"\[ref\.|reference\]|unknown document|undefined label|no page shows it|\[toc\.", line
+        )
+    ] == []
     return build
 
 
-@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda item: getattr(item, "name", item))
-def test_every_option_says_what_it_does(name, option):
-    assert isinstance(option, Option)
-    assert option.help[0].isupper() or option.help.startswith("``")
-    assert option.help.endswith(".")
-    assert not option.default.endswith(".")
-    assert option.values or not option.default, "a flag has no default"
+def terms(build, page: str) -> list[str]:
+    return [" ".join(term.get_text(" ").split()) for term in build.soup(f"{page}.html").select("dt")]
 
 
-def test_every_directive_and_role_has_its_reference(page, project):
-    project.page("Text.")
-    roles = project.build().app.env.get_domain("verl").roles
-    assert set(re.findall(r"rst:directive:: \.\. ([\w-]+)::", page)) == {name for name, _form in forms()}
-    assert set(re.findall(r"(?:rst:role::|^ {13,}) ?verl:(\w+)$", page, re.MULTILINE)) == set(roles)
-    asked = re.findall(r"docs-options:: (\S+) ?(\S*)", page)
-    assert sorted(asked) == sorted((name, form) for name, form, options in FORMS if options)
-    assert "directive:option::" not in page, "options are described in the code"
-
-
-@pytest.mark.parametrize(("name", "form", "options"), [item for item in FORMS if item[2]])
-def test_the_reference_has_every_option(reference, name, form, options):
-    soup = reference(f".. rst:directive:: .. {name}::\n\n   .. docs-options:: {name} {form}\n")
-    terms = [term.get_text().strip("¶:\n ") for term in soup.select("dl.rst.directive dl dt, dl dl dt")]
-    assert terms == [option.name for option in options]
-
-
-def test_the_list_of_messages_has_an_anchor_for_each_code(reference):
-    soup = reference(".. docs-codes::\n")
-    text = " ".join(soup.select_one("table.docs-codes").get_text().split())
-    for code in CODES:
-        assert soup.find(id=f"verl-{code.replace('_', '-')}"), code
-        assert f"[verl.{code}]" in text, "no example"
-
-
-def plain(text: str) -> str:
-    """Return a text without the marks of literals."""
-    return text.replace("``", "")
-
-
-def test_the_list_of_values_of_conf_py(reference):
-    soup = reference(".. docs-config::\n")
-    found = {
-        entry.dt.get_text().strip("¶\n "): " ".join(entry.dd.get_text().split())
-        for entry in soup.select("dl.confval, dl.std.confval")
-    }
-    assert list(found) == [PREFIX + item.name for item in fields(VerlConfig)]
-    for item in fields(VerlConfig):
-        text = found[PREFIX + item.name]
-        for part in ("type", "help"):
-            assert plain(item.metadata[part]) in text, (
-                item.name,
-                part,
+def test_every_directive_option_role_and_value_of_conf_py(reference):
+    found = " ".join(terms(reference, "directives"))
+    for name, directive in _directives.items():
+        if name.startswith("verl-"):
+            assert f".. {name} ::" in found
+            assert [option for option in directive.option_spec or () if f": {option} :" not in found] == [], (
+                name
             )
+    text = " ".join(reference.soup("directives.html").get_text().split())
+    assert [role for role in reference.app.env.get_domain("verl").roles if f":verl:{role}:" not in text] == []
+    listed = " ".join(terms(reference, "install"))
+    assert [
+        value.name
+        for value in reference.app.config
+        if value.name.startswith("verl_") and value.name not in listed
+    ] == []
+
+
+def test_every_message_has_an_anchor(reference, root):
+    codes = re.findall(
+        r"\[verl\.(\w+)\]$", (root / "docs/examples/messages.txt").read_text("utf-8"), re.MULTILINE
+    )
+    assert len(codes) > 30
+    soup = reference.soup("messages.html")
+    assert [code for code in codes if not soup.find(id=f"verl-{code.replace('_', '-')}")] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command(reference, command):
+    text = helped(command)
+    assert examples(command)
+    assert re.search(r" Exit codes: 0 ", " ".join(text.split()))
+    options = re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", text)
+    assert len(options) == len(re.findall(r"(?m)^  (?:-\w, )?--[\w-]+[^\n]*(?:  |\n {24})\S", text)), (
+        "an option without help"
+    )
+    section = reference.soup("command-line.html").find(id=f"command-{command}")
+    section = section if section.name == "section" else section.find_parent("section")
+    shown = " ".join(term.get_text() for term in section.select("dt"))
+    assert [option for option in options if option != "--help" and option not in shown] == []
+    assert [line for line in examples(command) if f"$ {line}" not in section.get_text()] == []
+
+
+@pytest.mark.parametrize("line", [line for command in COMMANDS for line in examples(command)])
+def test_examples(line, tmp_path, monkeypatch, capsys, make_good_run_text):
+    """Each example runs as written, in a folder with its files, next to a checkout of verl."""
+    author = ["-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "Begin"]
+    for words in (["init", "-q"], author):
+        (tmp_path / "verl").mkdir(exist_ok=True)
+        subprocess.run(["git", *words], cwd=tmp_path / "verl", check=True)
+    run = make_good_run_text(settings={"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4})
+    files = {**FILES, "data/runs/a.yaml": run, "docs/data/runs/a.yaml": run}
+    for name, text in files.items():
+        (tmp_path / "here" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "here" / name).write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path / "here")
+    before = {*Path().rglob("*")}
+    code = main(shlex.split(line)[1:])
+    out, err = capsys.readouterr()
+    assert (code, " ERROR: " in err) == (0, False), err
+    new = {path for path in Path().rglob("*") if path.is_file()} - before
+    assert bool(new) == ("--output" in line or (" new " in line and "--dry-run" not in line))
+    assert out or new

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,11 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
-from sphinx_verl_resources.commands import command_named
-from sphinx_verl_resources.config import PREFIX, VerlConfig
+from sphinx_verl_resources.commands import MODELS, command_named
+from sphinx_verl_resources.config import PREFIX, VALUES
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
-from sphinx_verl_resources.fields import every_field
-from sphinx_verl_resources.print_commands import MODELS
 from sphinx_verl_resources.run_cells import COMPUTED
+from sphinx_verl_resources.selection import every_field
 from sphinx_verl_resources.validation import schema
 
 if TYPE_CHECKING:
@@ -102,12 +100,12 @@ class Config(Generated):
     """``.. docs-config::``: the values of conf.py."""
 
     def lines(self) -> Iterator[str]:
-        for item in fields(VerlConfig):
-            yield f".. confval:: {PREFIX}{item.name}"
-            yield f"   :type: {item.metadata['type']}"
-            yield f"   :default: ``{getattr(VerlConfig(), item.name)!r}``"
+        for name, value in VALUES.items():
+            yield f".. confval:: {PREFIX}{name}"
+            yield f"   :type: {value.kind}"
+            yield f"   :default: ``{value.default!r}``"
             yield ""
-            yield f"   {item.metadata['help']}"
+            yield f"   {value.help}"
             yield ""
 
 
@@ -200,11 +198,18 @@ def _command(command: Command) -> Iterator[str]:
         if action.dest != "help":
             yield from _option(action, parser)
     yield from ("Examples:", "", ".. code-block:: console", "")
-    for line, does in command.lines.items():
+    for line, does in examples_of(command):
         if does:
             yield f"   # {does}"
         yield f"   $ {line}"
-    yield from ("", _plain(command.notes), "", f"Exit codes: {command.exit_codes}", "")
+    for note in command.paragraphs[2:]:
+        yield from ("", _plain(note), "")
+
+
+def examples_of(command: Command) -> list[tuple[str, str]]:
+    """Return the example command lines, each with its explanation or an empty text."""
+    lines = command.paragraphs[1].splitlines()[1:]
+    return [(line.strip(), does) for line, _, does in (line.partition("   # ") for line in lines)]
 
 
 def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterator[str]:

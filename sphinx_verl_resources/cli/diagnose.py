@@ -6,11 +6,11 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..commands import Command, given_data, open_file, option, report
+from ..commands import UsageError, command, given_data, open_file, option, report
 from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
 from ..estimator.request import MODEL
-from ..intake.diagnosis import Given, diagnose
+from ..intake import diagnosis
 from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
 from ..settings.result import SettingsText
@@ -37,8 +37,26 @@ if TYPE_CHECKING:
     from .question import Asked
 
 
-def _run(options: argparse.Namespace) -> tuple[str, int]:
-    """Read the log and diagnose."""
+@command(
+    option("log", metavar="LOG", help="the output of verl, of any size; - reads standard input"),
+    option("words", nargs="*", metavar="MODEL | KEY=VALUE", help="what is missing or wrong in the log"),
+    SCRIPT,
+    ENV,
+    *QUESTION,
+)
+def diagnose(options: argparse.Namespace) -> tuple[str, int]:
+    """Find out from a log why a run ran out of memory, and what to change.
+
+    Examples:
+      verl-resources diagnose failed.log                                 # with the log alone
+      verl-resources diagnose failed.log --script run.sh --gpus 8xH100   # add what the log lacks
+      verl-resources diagnose failed.log Qwen/Qwen2.5-7B --gpus 8xH100 --format json
+
+    The log stays on this machine. Settings in the log override the script's, and key=value overrides
+    both.
+
+    Exit codes: 0 a diagnosis was made, 1 the log has no out-of-memory failure, 2 could not run.
+    """
     data = given_data(options.data)
     try:
         asked = read_question(options, data, options.words)
@@ -47,7 +65,7 @@ def _run(options: argparse.Namespace) -> tuple[str, int]:
         report(error.diagnostics)
         failed = {"phase": None, "error": errors_text(error.diagnostics)}
         return json.dumps(failed, indent=2) if options.format == "json" else "", 2
-    found = diagnose(_log(options.log), _given(options, asked, script), asked.data)
+    found = diagnosis.diagnose(_log(options.log), _given(options, asked, script), asked.data)
     known = {*found.request.config, *([f"{MODEL}.path"] if found.request.model else [])}
     report([*registry_problems(data), *asked.problems, *still_open(script, known), *found.log.problems])
     code = 0 if found.failure else 1
@@ -59,6 +77,8 @@ def _run(options: argparse.Namespace) -> tuple[str, int]:
 def _log(name: str) -> LogText:
     """Read the last run of the log; ``-`` is standard input."""
     if name == "-":
+        if sys.stdin is None:
+            raise UsageError("standard input is closed; give the name of the log's file")
         return read_log(blocks_of(sys.stdin.buffer), "standard input", last_run=True)
     with open_file(name) as stream:
         return read_log(blocks_of(stream), name, last_run=True)
@@ -79,10 +99,10 @@ def _script(options: argparse.Namespace) -> SettingsText:
     return script
 
 
-def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> Given:
+def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> diagnosis.Given:
     """Return the user's arguments."""
     question = asked.question
-    return Given(
+    return diagnosis.Given(
         model=question.model or None,
         gpus=(question.gpus, question.gpu),
         script=script.values,
@@ -126,24 +146,3 @@ def _change(each: Advice) -> dict[str, Any]:
         "cost": each.remedy.cost,
         "text": each.remedy.text,
     }
-
-
-DIAGNOSE = Command(
-    "diagnose",
-    "find out from a log why a run ran out of memory, and what to change",
-    (
-        option("log", metavar="LOG", help="the output of verl, of any size; - reads standard input"),
-        option("words", nargs="*", metavar="MODEL | KEY=VALUE", help="what is missing or wrong in the log"),
-        SCRIPT,
-        ENV,
-        *QUESTION,
-    ),
-    _run,
-    {
-        "failed.log": "with the log alone",
-        "failed.log --script run.sh --gpus 8xH100": "add what the log lacks",
-        "failed.log Qwen/Qwen2.5-7B --gpus 8xH100 --format json": "",
-    },
-    "0 a diagnosis was made, 1 the log has no out-of-memory failure, 2 could not run.",
-    "The log stays on this machine. Settings in the log override the script's, and key=value overrides both.",
-)

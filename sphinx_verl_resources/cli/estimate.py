@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..answer.answer import answer_run, answer_settings
 from ..answer.export import settings_result
-from ..commands import Command, UsageError, given_data, option, read_file, report
+from ..commands import UsageError, command, given_data, option, read_file, report
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
 from ..estimator.cases import BrokenCase, load_cases
 from ..estimator.export import failed, result_of
@@ -24,7 +24,6 @@ from ..views.plain_text import case_text, estimates_text
 from .question import (
     COMMAND_LINE,
     ENV,
-    EXIT_CODES,
     NAMING,
     QUESTION,
     STRICT,
@@ -81,8 +80,36 @@ class Found(NamedTuple):
         return result_of(self.name, self.estimate) if self.estimate else failed(self.name, self.error)
 
 
-def _run(options: argparse.Namespace) -> tuple[str, int]:
-    """Estimate."""
+@command(
+    option(
+        "words",
+        nargs="*",
+        metavar="MODEL | FILE.yaml | KEY=VALUE",
+        help="model by its full or short name, or the path of its config.json, and overrides in verl's "
+        "syntax; or files of cases and run files",
+    ),
+    option("--script", "--settings", metavar="FILE", help="launch script, YAML or overrides; only read"),
+    ENV,
+    *QUESTION,
+    STRICT,
+)
+def estimate(options: argparse.Namespace) -> tuple[str, int]:
+    """Check whether a run fits with exactly its settings; or estimate cases and recorded runs.
+
+    Examples:
+      verl-resources estimate Qwen/Qwen2.5-7B --gpus 8xH100 data.train_batch_size=256
+      verl-resources estimate --gpus 8xH100 --script run.sh                  # settings from a launch script
+      verl-resources estimate --gpus 8xH100 --script run.sh --env NNODES=1   # with a variable of the script
+      verl-resources estimate config.json --gpu H100 --settings run.yaml     # your own model
+      verl-resources estimate data/runs/a.yaml                               # a recorded run
+      verl-resources estimate cases.yaml --format json                       # all cases of a file
+
+    Settings come from a launch script (read, never run) or from YAML. --task, --lora, --prompt and
+    --response override them, and key=value overrides everything. Unset settings use verl's defaults.
+
+    Exit codes: 0 fits or may fit (borderline, depends on the lengths, unknown), 1 does not fit, has
+    errors, or with --strict may fit, 2 no answer. Warnings do not change the exit code.
+    """
     data = given_data(options.data)
     files = [word for word in options.words if _is_file(word)]
     found, problems, code = _recorded(options, files, data) if files else _own(options, data)
@@ -217,34 +244,3 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
     if problem.code in AT_KEY:
         return entry.document.key_place(("config", written))
     return entry.place("config", written)
-
-
-ESTIMATE = Command(
-    "estimate",
-    "check whether a run fits with exactly its settings; or estimate cases and recorded runs",
-    (
-        option(
-            "words",
-            nargs="*",
-            metavar="MODEL | FILE.yaml | KEY=VALUE",
-            help="model by its full or short name, or the path of its config.json, and overrides in verl's "
-            "syntax; or files of cases and run files",
-        ),
-        option("--script", "--settings", metavar="FILE", help="launch script, YAML or overrides; only read"),
-        ENV,
-        *QUESTION,
-        STRICT,
-    ),
-    _run,
-    {
-        "Qwen/Qwen2.5-7B --gpus 8xH100 data.train_batch_size=256": "",
-        "--gpus 8xH100 --script run.sh": "settings from a launch script",
-        "--gpus 8xH100 --script run.sh --env NNODES=1": "with a variable of the script",
-        "config.json --gpu H100 --settings run.yaml": "your own model",
-        "data/runs/a.yaml": "a recorded run, as the page shows it",
-        "cases.yaml --format json": "every case of a file, for programs",
-    },
-    EXIT_CODES,
-    "Settings come from a launch script (read, never run) or from YAML. --task, --lora, --prompt and "
-    "--response override them, and key=value overrides everything. Unset settings use verl's defaults.",
-)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..commands import (
     FORMAT,
-    Command,
     UsageError,
+    command,
     data_directories,
     default_data,
     first_with_data,
@@ -36,9 +36,8 @@ from ..intake.log_lines import blocks_of
 from ..intake.run_ids import ID_FORM, is_id
 from ..intake.run_text import TODO, blank_text, run_text, text_for
 from ..intake.sources import Sources, UserInput
-from ..links import Links
 from ..printed import runs_text
-from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Run
+from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Links, Run
 from ..settings.read import read_script
 from ..settings.result import refusal
 from ..settings.unread import unread_settings
@@ -65,8 +64,60 @@ if TYPE_CHECKING:
 _COUNTER = "torch-max-allocated"
 
 
-def _run(options: argparse.Namespace) -> tuple[str, int]:
-    """Read the sources, write the file and report."""
+def _id(text: str) -> str:
+    if not is_id(text):
+        raise argparse.ArgumentTypeError(f"invalid id {text[:80]!r}; an id has {ID_FORM}")
+    return text
+
+
+@command(
+    SCRIPT,
+    option("--log", metavar="FILE", help="output of verl, of any size"),
+    option("--blank", action="store_true", help="write a template with every field explained"),
+    option("--output", metavar="DIR", help="data directory; default: ./data, or the enclosing one"),
+    option("--id", type=_id, metavar="NAME", help="default: model, task and GPUs"),
+    option("--force", action="store_true", help="replace an existing file"),
+    ENV,
+    option("--dry-run", action="store_true", help="print the file; write nothing"),
+    option("--verbose", action="store_true", help="print all messages, not only the first ten"),
+    FORMAT,
+    option(
+        "--gpus",
+        "--gpu",
+        metavar="N*GPU",
+        type=gpus_argument,
+        default=(None, None),
+        help="number and type, such as 8*H100, or only H100",
+    ),
+    option("--model", metavar="NAME", help="Hugging Face name of the model"),
+    option("--task", metavar="NAME", help="GRPO, GRPO-LoRA, PPO, DAPO …"),
+    option("--train", choices=TRAIN_BACKENDS, help="training backend"),
+    option("--infer", dest="engine", choices=ENGINES, help="rollout engine"),
+    option(
+        "--infer-version",
+        dest="engine_version",
+        metavar="VERSION",
+        help="version of the rollout engine, such as 0.8.3",
+    ),
+    option("--verl-version", metavar="VERSION", help="release or commit of verl"),
+    option("--despite-out-of-memory", action="store_true", help="write a run that ran out of memory"),
+)
+def new(options: argparse.Namespace) -> tuple[str, int]:
+    """Write a run file from a launch script and its log, or a template to fill in.
+
+    Examples:
+      verl-resources new --script run.sh --log run.log   # fill in what both contain; the rest is TODO
+      verl-resources new --script run.sh --gpus 8*H100
+      verl-resources new --script run.sh --dry-run       # print the file; write nothing
+      verl-resources new --blank                         # write a template with every field explained
+
+    Options such as --gpus and --model override the script and the log. Only metrics, the configuration,
+    versions and the GPU are taken from the log. Private settings such as paths and account names are
+    left out and listed.
+
+    Exit codes: 0 written or printed, 1 no run file could be made from the script and the log, 2 could
+    not run.
+    """
     has_sources = bool(options.script or options.log)
     if options.blank and has_sources:
         raise UsageError("--blank cannot be combined with --script or --log")
@@ -305,58 +356,3 @@ def _unchecked_run(fields: Mapping[str, Any]) -> Run:
             elif value is not None:
                 made[name] = model.model_construct(**value)
     return Run.model_construct(**made)
-
-
-def _id(text: str) -> str:
-    if not is_id(text):
-        raise argparse.ArgumentTypeError(f"invalid id {text[:80]!r}; an id has {ID_FORM}")
-    return text
-
-
-NEW = Command(
-    "new",
-    "write a run file from a launch script and its log, or a template to fill in",
-    (
-        SCRIPT,
-        option("--log", metavar="FILE", help="output of verl, of any size"),
-        option("--blank", action="store_true", help="write a template with every field explained"),
-        option("--output", metavar="DIR", help="data directory; default: ./data, or the enclosing one"),
-        option("--id", type=_id, metavar="NAME", help="default: model, task and GPUs"),
-        option("--force", action="store_true", help="replace an existing file"),
-        ENV,
-        option("--dry-run", action="store_true", help="print the file; write nothing"),
-        option("--verbose", action="store_true", help="print all messages, not only the first ten"),
-        FORMAT,
-        option(
-            "--gpus",
-            "--gpu",
-            metavar="N*GPU",
-            type=gpus_argument,
-            default=(None, None),
-            help="number and type, such as 8*H100, or only H100",
-        ),
-        option("--model", metavar="NAME", help="Hugging Face name of the model"),
-        option("--task", metavar="NAME", help="GRPO, GRPO-LoRA, PPO, DAPO …"),
-        option("--train", choices=TRAIN_BACKENDS, help="training backend"),
-        option("--infer", dest="engine", choices=ENGINES, help="rollout engine"),
-        option(
-            "--infer-version",
-            dest="engine_version",
-            metavar="VERSION",
-            help="version of the rollout engine, such as 0.8.3",
-        ),
-        option("--verl-version", metavar="VERSION", help="release or commit of verl"),
-        option("--despite-out-of-memory", action="store_true", help="write a run that ran out of memory"),
-    ),
-    _run,
-    {
-        "--script run.sh --log run.log": "fill in what both contain; the rest is TODO",
-        "--script run.sh --gpus 8*H100": "",
-        "--script run.sh --dry-run": "print the file; write nothing",
-        "--blank": "write a template with every field explained",
-    },
-    "0 written or printed, 1 no run file could be made from the script and the log, 2 could not run.",
-    "Options such as --gpus and --model override the script and the log. Only metrics, the configuration, "
-    "versions and the GPU are taken from the log. Private settings such as paths and account names are left "
-    "out and listed.",
-)

@@ -10,7 +10,7 @@ from ..answer.answer import Answers, answer
 from ..answer.export import FIELDS, answer_result, fewest_result
 from ..answer.fewest import fewest_by_memory, fewest_of, fitting_models
 from ..answer.question import assumed, task_text
-from ..commands import Command, given_data, option, report
+from ..commands import command, given_data, option, report
 from ..diagnostics import NoAnswerError, counted
 from ..estimator.pools import TRAINER_GPUS
 from ..units import crossed, gib_number, short_number
@@ -18,7 +18,6 @@ from ..views.answer_text import answer_text
 from ..views.plain_text import plain_table, wrapped
 from ..views.verdicts import label
 from .question import (
-    EXIT_CODES,
     QUESTION,
     STRICT,
     errors_text,
@@ -45,8 +44,34 @@ if TYPE_CHECKING:
 _NODE = 8
 
 
-def _run(options: argparse.Namespace) -> tuple[str, int]:
-    """Plan."""
+@command(
+    option(
+        "words",
+        nargs="*",
+        metavar="MODEL | KEY=VALUE",
+        help="model by its full or short name, or the path of its config.json, and overrides in verl's "
+        "syntax; without a model, the models that fit on the GPUs are listed",
+    ),
+    *QUESTION,
+    STRICT,
+)
+def plan(options: argparse.Namespace) -> tuple[str, int]:
+    """Find settings with which a model fits on GPUs, the fewest GPUs for a model, or the models that fit.
+
+    Examples:
+      verl-resources plan Qwen/Qwen2.5-7B --gpus 8xH100
+      verl-resources plan qwen2.5-7b --gpus 8xH100 --lora 32 --response 2048
+      verl-resources plan Qwen/Qwen2.5-32B   # the fewest GPUs of each memory size
+      verl-resources plan --gpus 8xRTX4090   # the models that fit, largest first
+      verl-resources plan Qwen/Qwen3-8B --gpus 4xH100 --format json data.train_batch_size=256
+
+    plan chooses offloading, parallel sizes and the token budget to make the run fit; it never changes
+    key=value settings. Unset lengths and settings use verl's defaults, and the answer lists its
+    assumptions.
+
+    Exit codes: 0 fits or may fit (borderline, depends on the lengths, unknown), 1 does not fit, has
+    errors, or with --strict may fit, 2 no answer. Warnings do not change the exit code.
+    """
     data = given_data(options.data)
     problems, asked = registry_problems(data), None
     try:
@@ -200,32 +225,3 @@ def _figures(found: Answer) -> tuple[str, str, str]:
 
 def _recorded(found: Answer) -> str:
     return next((crossed(run.gpus) for run in found.evidence if run.was_seen_to_run), "")
-
-
-PLAN = Command(
-    "plan",
-    "find settings with which a model fits on GPUs, the fewest GPUs for a model, or the models that fit",
-    (
-        option(
-            "words",
-            nargs="*",
-            metavar="MODEL | KEY=VALUE",
-            help="model by its full or short name, or the path of its config.json, and overrides in verl's "
-            "syntax; without a model, the models that fit on the GPUs are listed",
-        ),
-        *QUESTION,
-        STRICT,
-    ),
-    _run,
-    {
-        "Qwen/Qwen2.5-7B --gpus 8xH100": "",
-        "qwen2.5-7b --gpus 8xH100 --lora 32 --response 2048": "",
-        "Qwen/Qwen2.5-32B": "the fewest GPUs of each memory size",
-        "--gpus 8xRTX4090": "the models that fit, largest first",
-        "Qwen/Qwen3-8B --gpus 4xH100 --format json data.train_batch_size=256": "",
-    },
-    EXIT_CODES,
-    "plan chooses offloading, parallel sizes and the token budget to make the run fit; it never "
-    "changes key=value settings. Unset lengths and settings use verl's defaults, and the answer lists its "
-    "assumptions.",
-)

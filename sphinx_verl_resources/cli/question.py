@@ -163,11 +163,6 @@ ENV = option(
     default=[],
     help="environment variable of the script, such as DEVICE=npu; repeatable",
 )
-#: Exit codes of the commands that return a verdict.
-EXIT_CODES = (
-    "0 fits or may fit (borderline, depends on the lengths, unknown), 1 does not fit, has errors, or with "
-    "--strict may fit, 2 no answer. Warnings do not change the exit code."
-)
 #: Problems of a launch script that are printed without ``--verbose``.
 MOST_PROBLEMS = 10
 #: Problems that affect the answer; they are printed first, after the errors.

@@ -7,8 +7,9 @@ from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..breakdown import Category, Change, Component, Evidence, Formula
+from ..breakdown import Category, Component, Evidence, Factor
 from ..i18n import N_
+from ..units import short_number
 from .constants import EXACT, HOST_BASE, UNMODELLED, Spread
 
 if TYPE_CHECKING:
@@ -194,10 +195,12 @@ class Allocation(NamedTuple):
     def component(self) -> Component:
         """The allocation with its formula, which gives the same size."""
         label = (self.critic and self.kind.critic_label) or self.kind.label
-        constants = () if self.each is None else ((self.each, "bytes"),)
-        changes = () if self.sharers == 1 else (Change("÷", self.sharers, self.name_of_sharers),)
-        formula = Formula(tuple(self.variables.items()), constants, changes)
-        return Component(self.key, label, self.kind.category, formula, self.evidence)
+        factors = [Factor(symbol, value) for symbol, value in self.variables.items()]
+        if self.each is not None:
+            factors.append(Factor(f"{short_number(self.each)} bytes", self.each))
+        if self.sharers != 1:
+            factors.append(Factor(self.name_of_sharers, self.sharers, "÷"))
+        return Component(self.key, label, self.kind.category, tuple(factors), self.evidence)
 
     def ends(self, widening: float) -> Ends:
         """Return both ends of the range; a widening of 2 doubles their distance from the size.
@@ -282,7 +285,7 @@ def of_constant(
 def fixed(kind: Kind, symbol: str, constant: Constant) -> Allocation:
     """Return an allocation with the size of a constant.
 
-    >>> fixed(Kind.HOST_PROCESSES, "base", HOST_BASE).component.formula.symbols
+    >>> fixed(Kind.HOST_PROCESSES, "base", HOST_BASE).component.symbols
     'base'
     """
     return allocate(kind, constant.evidence, {symbol: constant.value}, spread=constant.spread)

@@ -84,13 +84,13 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
     for file in files:
         hint = "write a list of cases, each beginning with '- id:'"
         document = read_yaml(file.content, file.shown)
-        items = document.items()
+        items = _items(document)
         if not items:
             problems += document.problems
         if document.data is None and not document.problems:
             problems.append(empty(document, hint))
         elif not isinstance(document.data, (tuple, type(None))):
-            got, _ = got_instead(document.data, document.source(()), "tuple_type")
+            got = got_instead(document.data, document.source(()))
             problems.append(document.diagnostic((), "wrong_type", f"expected a list, got {got}", hint))
         for index, item in enumerate(items):
             case, found = _read_case(item)
@@ -109,6 +109,16 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
             entries[key] = CaseEntry(case, file, item) if case else _broken(item, index, found)
             problems += found
     return Cases(tuple(entries.values()), tuple(sorted(problems)))
+
+
+def _items(document: Document) -> list[Document]:
+    """Return a document for each item of a list; problems go to the item that they are in."""
+    values = document.data if isinstance(document.data, tuple) else ()
+    items = [replace(document, data=value, problems=[], inside=(at,)) for at, value in enumerate(values)]
+    for problem in document.problems if items else ():
+        before = [item for item in items if item.place() <= problem.place]
+        (before or items[:1])[-1].problems.append(problem)
+    return items
 
 
 def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
+from copy import copy, deepcopy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -30,9 +30,9 @@ class EstimatorContext(Dataset):
     @cached_property
     def accuracy(self) -> Registry[Accuracy]:
         """The accuracy of the estimator, by group of cases."""
-        from .accuracy_records import Accuracy, AccuracyFile
+        from .accuracy_records import AccuracyFile
 
-        return self.registry(ACCURACY, AccuracyFile, Accuracy)
+        return self.registry(ACCURACY, AccuracyFile)
 
     @cached_property
     def cases(self) -> Cases:
@@ -46,7 +46,8 @@ class EstimatorContext(Dataset):
     def knowing(self, architecture: Architecture) -> EstimatorContext:
         """Return the same data with an architecture added, or replaced if the name exists."""
         known = copy(self)
-        known.architectures = self.architectures.with_entry(architecture)
+        known.architectures = deepcopy(self.architectures)
+        known.architectures.add(architecture)
         for made in ("registries", "runs", "broken", "_loaded_runs"):
             known.__dict__.pop(made, None)
         return known

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..breakdown import Breakdown, Change
+from ..breakdown import Breakdown, Factor
 from ..diagnostics import NoAnswerError
 from .accuracy_records import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from .allocations import Kind, fixed, size_of
@@ -315,7 +315,7 @@ def host_memory(shape: Shape, settings: Settings) -> Breakdown:
     components = [allocation.component for allocation in of_gpu]
     per_node = settings.gpus / settings.nodes
     if per_node != 1:
-        of_node = Change("×", per_node, "GPUs of the node")
+        of_node = Factor("GPUs of the node", per_node)
         components = [component.changed(of_node) for component in components]
     base = fixed(Kind.HOST_PROCESSES, "base", HOST_BASE)
     return Breakdown((*components, base.component))

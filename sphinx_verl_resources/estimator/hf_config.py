@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Code, Diagnostic, Severity, suggest_or
+from ..diagnostics import Code, Diagnostic, Severity, did_you_mean
 from ..registries import Architecture, LinearAttention, Mla, Moe, Vision
 from ..strict_yaml import read_yaml
 from ..validation import validated
@@ -50,7 +50,7 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
     >>> model.parameters, problems
     (494032768, ())
     >>> print(*read_config_json('{"model_type": "qwen2", "hidden_size": 0}', "config.json")[1])
-    config.json:1:40: ERROR: hidden_size: must be at least 1, got '0' [verl.wrong_value]
+    config.json:1:40: ERROR: hidden_size: must be at least 1, got 0 [verl.wrong_value]
     """
     # JSON may be indented with tabs, YAML may not; JSON strings contain no literal tab.
     content = text.removeprefix("\ufeff").replace("\t", " ")
@@ -209,7 +209,7 @@ def _check_type(source: _Source) -> None:
         message = f"the key 'model_type' is missing; {taken}"
         source.note((), message, "write the model's type, for example qwen2", "missing_key")
     elif not known_type(given):
-        remedy = suggest_or(given[:80], CONVENTIONS, "compare the parameter count with the published one")
+        remedy = did_you_mean(given[:80], CONVENTIONS, "compare the parameter count with the published one")
         message = f"unknown model type {given[:80]!r}; {taken}"
         source.note(("model_type",), message, remedy, "unknown_value")
     if source.convention is LLAMA and (key := next((key for key in NOT_DENSE if source.find(key)), None)):

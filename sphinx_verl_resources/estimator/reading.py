@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import suggest_or
+from ..diagnostics import did_you_mean
 from .reader import OF_CRITIC
 from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT
 
@@ -72,7 +72,7 @@ def has_critic(reader: Reader) -> bool:
         return task.lower().startswith("ppo")
     name = reader.any(key)
     if name not in ESTIMATORS:
-        hint = suggest_or(str(name), ESTIMATORS, "if it needs a critic, set critic.enable=True")
+        hint = did_you_mean(str(name), ESTIMATORS, "if it needs a critic, set critic.enable=True")
         message = f"unknown advantage estimator {str(name)[:80]!r}: no critic is assumed"
         reader.warning(key, message, hint, "unknown_value")
     return bool(name == "gae")
@@ -251,7 +251,7 @@ def engine(reader: Reader, key: str) -> str:
     name = reader.any(key) if reader.is_set(key) else reader.request.engine or reader.any(key)
     if name is None or name in ENGINES:
         return name or "vllm"
-    hint = suggest_or(str(name), ENGINES, f"use one of {', '.join(ENGINES)}")
+    hint = did_you_mean(str(name), ENGINES, f"use one of {', '.join(ENGINES)}")
     reader.warning(key, f"the rollout engine {str(name)[:80]!r} is not modelled: vLLM is assumed", hint)
     return "vllm"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import Diagnostic, Location, NoAnswerError, suggest_or
+from ..diagnostics import Diagnostic, Location, NoAnswerError, did_you_mean
 from ..strict_yaml import dotted_leaves
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
@@ -64,7 +64,7 @@ class Registries:
         """
         shape = self.shape(model)
         if shape is None:
-            hint = suggest_or(model, self.architectures.names, remedy)
+            hint = did_you_mean(model, self.architectures.names, remedy)
             message = f"unknown model {model[:200]!r}"
             raise NoAnswerError.because(message, hint, key="model", code="unknown_model")
         return shape
@@ -115,7 +115,7 @@ class Registries:
         message = f"unknown GPU {name[:200]!r}"
         bare = _VENDOR.sub("", name)
         meant = self.gpus.get(bare)
-        hint = f"did you mean {meant.name!r}?" if meant else suggest_or(bare, self.gpus.names, remedy)
+        hint = f"did you mean {meant.name!r}?" if meant else did_you_mean(bare, self.gpus.names, remedy)
         return Diagnostic(Location(""), "unknown_gpu", message, hint)
 
     def defaults(self, version: Version) -> Mapping[str, Any]:

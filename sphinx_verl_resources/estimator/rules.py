@@ -22,53 +22,102 @@ if TYPE_CHECKING:
     from ..check import Finding
     from ..diagnostics import Diagnostic
     from ..records import Run
-    from .context import EstimatorContext
-
-    EstimatorCheck = Check[EstimatorContext]
 
 
 @lru_cache(maxsize=1)
-def _problems(check: EstimatorCheck) -> tuple[Diagnostic, ...]:
+def _problems(check: Check) -> tuple[Diagnostic, ...]:
     """Return the problems of all runs' settings and GPUs."""
     found = ((run_problems(run, check.data.registries), run, document) for run, document in check.runs)
     return tuple(problem for problems in found for problem in located(*problems))
 
 
-@rule()
-def config_key(check: EstimatorCheck) -> Iterator[Finding]:
-    """Require keys that this version of verl has, and values of the right type."""
+@rule(Severity.WARNING)
+def config_key(check: Check) -> Iterator[Finding]:
+    """Require keys that this version of verl has, and values of the right type.
+
+    Bad::
+
+        versions: {verl: "0.5.0"}
+        settings:
+          actor_rollout_ref.rollout.chat_scheduler: null  # v0.4.0 was the last release with it
+
+    Good::
+
+        versions: {verl: "0.5.0"}
+        settings:
+          actor_rollout_ref.rollout.name: vllm
+    """
     others = {"gpu_count", "impossible_settings"}
     yield from (problem for problem in _problems(check) if problem.code not in others)
 
 
 @rule(Severity.ERROR)
-def gpu_count(check: EstimatorCheck) -> Iterator[Finding]:
-    """Require as many GPUs as nodes times GPUs per node."""
+def gpu_count(check: Check) -> Iterator[Finding]:
+    """Require as many GPUs as nodes times GPUs per node.
+
+    Bad::
+
+        gpus: {count: 2, type: H100}
+        settings:
+          trainer.nnodes: 2
+          trainer.n_gpus_per_node: 8
+
+    Good::
+
+        gpus: {count: 16, type: H100}
+        settings:
+          trainer.nnodes: 2
+          trainer.n_gpus_per_node: 8
+    """
     yield from (problem for problem in _problems(check) if problem.code == "gpu_count")
 
 
 @rule(Severity.ERROR)
-def impossible_settings(check: EstimatorCheck) -> Iterator[Finding]:
-    """Reject settings with which verl does not start."""
+def impossible_settings(check: Check) -> Iterator[Finding]:
+    """Reject settings with which verl does not start.
+
+    Bad::
+
+        gpus: {count: 2, type: H100}
+        settings:
+          actor_rollout_ref.rollout.tensor_model_parallel_size: 3
+
+    Good::
+
+        gpus: {count: 2, type: H100}
+        settings:
+          actor_rollout_ref.rollout.tensor_model_parallel_size: 2
+    """
     yield from (problem for problem in _problems(check) if problem.code == "impossible_settings")
 
 
-@rule()
-def parameter_count(check: EstimatorCheck) -> Iterator[Finding]:
-    """Require parameter counts that match the recorded shape."""
-    for model, place_of in check.entries("architectures", Architecture):
+@rule(Severity.WARNING)
+def parameter_count(check: Check) -> Iterator[Finding]:
+    """Require parameter counts that match the recorded shape.
+
+    Bad::
+
+        hidden_size: 256        # and all other figures of the shape
+        parameters: 2400000
+
+    Good::
+
+        hidden_size: 256
+        parameters: 2354432
+    """
+    for model, document, loc in check.entries("architectures", Architecture):
         counts = count_parameters(model)
         for field, stated, counted in (
             ("parameters", model.parameters, counts.total),
             ("parameters_active", model.parameters_active, counts.active),
         ):
             if stated is not None and stated != counted:
-                message = f"{field} is {stated:,}, but the shape gives {counted:,}"
-                yield place_of(field), message, "compare the shape with config.json"
+                message = f"{model.name}: {field} is {stated:,}, but the shape gives {counted:,}"
+                yield document.place((*loc, field)), message, "compare the shape with config.json"
 
 
 @lru_cache(maxsize=10_000)
-def _estimate(run_id: str, check: EstimatorCheck) -> Estimate | None:
+def _estimate(run_id: str, check: Check) -> Estimate | None:
     """Return the estimate of a run; None if the settings do not allow one."""
     registries = check.data.registries
     try:
@@ -79,8 +128,19 @@ def _estimate(run_id: str, check: EstimatorCheck) -> Estimate | None:
 
 
 @rule(Severity.ERROR)
-def peak_above_capacity(check: EstimatorCheck) -> Iterator[Finding]:
-    """Reject a peak above the GPU's memory, unless PyTorch's counter includes a sleeping engine."""
+def peak_above_capacity(check: Check) -> Iterator[Finding]:
+    """Reject a measured peak above the GPU's memory.
+
+    Bad::
+
+        gpus: {count: 2, type: H100}
+        measured: {gib: 93.5, counter: device}
+
+    Good::
+
+        gpus: {count: 2, type: H100}
+        measured: {gib: 75.5, counter: device}
+    """
     for run, document in check.runs:
         measured, capacity = run.measured, _capacity(run, check)
         if measured is None or measured.gib is None or capacity is None:
@@ -94,7 +154,7 @@ def peak_above_capacity(check: EstimatorCheck) -> Iterator[Finding]:
             yield document.place(("measured", "gib")), message, remedy
 
 
-def _capacity(run: Run, check: EstimatorCheck) -> float | None:
+def _capacity(run: Run, check: Check) -> float | None:
     """Return the highest known memory of the GPU, in bytes."""
     gpu = check.data.gpu_of(run)
     if gpu:
@@ -106,9 +166,20 @@ def _capacity(run: Run, check: EstimatorCheck) -> float | None:
 _ABOUT_MEMORY = re.compile(r"memory|measured|computed|estimate|peak|\bgib\b|\bgb\b", re.IGNORECASE)
 
 
-@rule()
-def far_from_computed(check: EstimatorCheck) -> Iterator[Finding]:
-    """Require a measured peak inside the estimate's range, or a note that explains it."""
+@rule(Severity.WARNING)
+def far_from_computed(check: Check) -> Iterator[Finding]:
+    """Require a measured peak inside the estimate's range, or a note that explains it.
+
+    Bad::
+
+        settings: {data.train_batch_size: 256}  # and others, with which the estimate is 71.9 to 103.4 GiB
+        measured: {gib: 11.5, counter: device}
+
+    Good::
+
+        settings: {data.train_batch_size: 256}
+        measured: {gib: 75.5, counter: device}
+    """
     for run, document in check.runs:
         measured = run.measured
         found = _estimate(run.id, check) if measured and measured.gib else None

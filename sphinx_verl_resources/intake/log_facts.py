@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..fields import every_field
+from ..records import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,13 +165,19 @@ class Figures:
         return total / number if total else None
 
 
+def _most(name: str) -> float:
+    """Return the largest value that run files allow for a measured figure."""
+    limits = (getattr(limit, "le", None) for limit in Measured.model_fields[name].metadata)
+    return float(next(limit for limit in limits if limit is not None))
+
+
 def measured_fields(figures: Figures) -> dict[str, Any]:
     """Return the figures as the field ``measured`` of a run; empty if there are none."""
     fields: dict[str, Any] = {}
     for name, (logged, digits) in _MEASURED.items():
         for figure in logged:
             value = round(figures.figure(figure) or 0, digits)
-            if 0 < value <= every_field()[f"measured.{name}"].most:
+            if 0 < value <= _most(name):
                 fields[name] = value if digits else int(value)
                 if counter := PEAKS.get(figure):
                     fields["counter"] = counter

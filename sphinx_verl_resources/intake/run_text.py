@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ..fields import as_text, every_field
 from ..records import Run
+from ..selection import as_text
 from ..strict_yaml import read_yaml
-from ..validation import models_in
+from ..validation import models_in, strings_in, walk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,11 +110,12 @@ def _template(name: str, value: Any) -> list[str]:
 
 def _explanation(name: str) -> str:
     """Return the description of a field, with its allowed words or examples."""
-    field = every_field()[name]
-    examples = [text for text in (field.schema and field.schema.examples) or () if isinstance(text, str)]
-    sentences = [field.help]
-    if field.choices:
-        sentences.append(f"One of {', '.join(field.choices)}.")
+    _, field = walk(Run, tuple(name.split(".")))
+    assert field
+    examples = [text for text in field.examples or () if isinstance(text, str)]
+    sentences = [field.description or ""]
+    if choices := [*strings_in(field.annotation)]:
+        sentences.append(f"One of {', '.join(choices)}.")
     elif examples:
         sentences.append(f"For example {', '.join(examples)}.")
     return " ".join(sentences)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..check import Check, rule
-from ..fields import as_text
+from ..diagnostics import Severity
+from ..selection import as_text
 from .read import read_script
 from .script_names import contradictions
 
@@ -13,12 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..check import Finding
-    from ..git import Repository
 
 
-@rule()
-def script_name(check: Check[Any]) -> Iterator[Finding]:
-    """Require a launch script whose name agrees with the run."""
+@rule(Severity.WARNING)
+def script_name(check: Check) -> Iterator[Finding]:
+    """Require a launch script whose name agrees with the run.
+
+    Bad::
+
+        gpus: {count: 2, type: H100}
+        script: {ref: v0.4.0, path: examples/tuning/7b/qwen2-7b_grpo_4_h100_fsdp_vllm.sh}
+
+    Good::
+
+        gpus: {count: 4, type: H100}
+        script: {ref: v0.4.0, path: examples/tuning/7b/qwen2-7b_grpo_4_h100_fsdp_vllm.sh}
+    """
     for run, document in check.runs:
         found = contradictions(run, run.script.path, check.data.gpus.get) if run.script else ()
         for what, in_name, in_row in found:
@@ -27,25 +38,28 @@ def script_name(check: Check[Any]) -> Iterator[Finding]:
             yield document.place(("script", "path")), message, remedy
 
 
-@rule(needs_repository=True)
-def script_differs(check: Check[Any]) -> Iterator[Finding]:
-    """Require the recorded values in the linked script; settings that the script leaves open are skipped."""
-    repository: Repository = check.repository  # type: ignore[assignment]
+@rule(Severity.WARNING)
+def script_differs(check: Check) -> Iterator[Finding]:
+    """Require the recorded values in the linked script, read from the checkout that ``--repo`` names.
+
+    Settings that the script leaves open are skipped.
+
+    Bad::
+
+        settings: {data.train_batch_size: 1024}  # the script has data.train_batch_size=256
+
+    Good::
+
+        settings: {data.train_batch_size: 256}
+    """
     for run, document in check.runs:
-        script = run.script
-        commit = repository.commit(script.ref) if script and script.path.endswith(".sh") else None
-        if not script or not commit or script.path not in repository.paths(commit):
+        commit = check.commits.get(run.script.ref) if run.script else None
+        if not run.script or not run.script.path.endswith(".sh") or not commit or not check.repository:
             continue
-        text = repository.text(commit, script.path)
-        if text is None:
-            message = (
-                f"the settings were not compared: {repository.shown} has no text of {script.path[:200]!r}"
-            )
-            yield document.place(("script", "path")), message, "if the clone is partial, fetch the file"
-            continue
+        text = check.repository.text(commit, run.script.path) or ""
         gpu = check.data.gpu_of(run)
         device = {"DEVICE": "npu"} if gpu and gpu.vendor == "huawei" else {}  # the name in verl's scripts
-        in_script = read_script(text, script.path, device).values
+        in_script = read_script(text, run.script.path, device).values
         for key, value in run.settings.items():
             if key in in_script and not _same(in_script[key], value):
                 here, there = as_text(value)[:80], as_text(in_script[key])[:80]

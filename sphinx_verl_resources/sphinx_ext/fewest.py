@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..directive import ABOUT_TABLE, Option, numbers
+from ..domain import row_link
 from ..i18n import _
 from ..records import DEFAULT_TASK
-from ..references import row_link
 from ..selection import sizes
 from .settings_directive import SettingsDirective
 

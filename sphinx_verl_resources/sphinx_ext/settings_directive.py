@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..diagnostics import Location, NoAnswerError
 from ..directive import VerlDirective
 from ..domain import GPU
-from ..registry_tables import entries_named
+from ..record_tables import entries_named
 
 Answer = TypeVar("Answer")
 

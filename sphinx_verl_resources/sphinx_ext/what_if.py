@@ -10,10 +10,10 @@ from sphinx.util.parallel import ParallelTasks, parallel_available
 from ..analysis_records import LIMITS
 from ..diagnostics import Diagnostic, NoAnswerError
 from ..directive import Option, numbers
-from ..domain import GPU, MODEL
+from ..domain import GPU, MODEL, page_link, row_link
 from ..i18n import N_, _
 from ..records import MOST_GPUS
-from ..references import page_link, row_link
+from ..run_cells import run_title
 from ..selection import names, phrases
 from .settings_directive import SettingsDirective
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ..answer.grid import Axes, GridCells
+    from ..records import Run
     from .settings_directive import Settings
 
 #: The choices in the form of ``verl-what-if``: GPUs of recorded runs and other common GPUs, numbers of GPUs,
@@ -143,8 +144,6 @@ class VerlWhatIf(SettingsDirective):
 
     def _runs(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Return the titles of runs, each with the address of its script; empty if there is none."""
-        from ..run_cells import title_and_batch
-
         links = self.domain.settings.links
         runs = {run: self.data.runs[run] for run in ids}
         return {
@@ -179,3 +178,9 @@ class VerlWhatIf(SettingsDirective):
             if key in CHOSEN:
                 message = f"{key} is set by the form"
                 self.note(Diagnostic(self.place_of(key), "directive", message, "leave it out"))
+
+
+def title_and_batch(run: Run) -> str:
+    """Return the title of a run, with the largest batch that fitted if it is known."""
+    title = run_title(run)
+    return _("{run} (MaxBatch {count})").format(run=title, count=run.max_batch) if run.max_batch else title

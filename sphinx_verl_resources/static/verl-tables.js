@@ -1,15 +1,11 @@
 /*
- * Scrolling tables, tabs, long names, copy buttons, and folded blocks on paper.
- *
- * The page is complete without this script. The texts of the buttons come from the JSON of a page with runs; see
- * page_data.py.
+ * Long names, scrolling tables, tabs, and copy buttons. The page is complete without this script. The texts of
+ * the buttons come from the JSON of a page with runs, see filter_bar.py.
  */
 (() => {
   'use strict';
 
   const all = (selector, place = document) => [...place.querySelectorAll(selector)];
-
-  // ---------------------------------------------------------------- names, regions, paper
 
   /** Add break points to long names and keys: after a sign between words, but not before a file extension. */
   const divisions = /(?<=\w_|[/=])(?=\w)|(?<=\.)(?=[^\W\d])(?!(?:py|sh|ya?ml|rst|md)\b)/;
@@ -41,15 +37,7 @@
     box.addEventListener('scroll', () => markEdges(box), { passive: true });
   }
 
-  let opened = [];
-  addEventListener('beforeprint', () => {
-    opened = all('details.verl-details:not([open], [hidden], [hidden] *, .verl-more)');
-    opened.forEach((block) => (block.open = true));
-  });
-  addEventListener('afterprint', () => opened.forEach((block) => (block.open = false)));
-
-  // ---------------------------------------------------------------- tabs, which are links to panels
-
+  // Tabs are links to panels.
   const panelOf = ({ hash }) => document.getElementById(hash.slice(1));
   const isShown = (tab) => panelOf(tab).getClientRects().length > 0;
   const tabs = all('.verl-tabs a');
@@ -71,8 +59,6 @@
     // Return the focus to the tab: the keyboard would start at the top of the page.
     tabs.find(({ hash }) => hash === location.hash)?.focus({ preventScroll: true });
   });
-
-  // ---------------------------------------------------------------- copy
 
   /** The script of the form uses this too; a page with it always has this script. */
   globalThis.verlCopy = (text) => navigator.clipboard?.writeText(text).then(() => true, () => false) ?? false;

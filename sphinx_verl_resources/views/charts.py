@@ -8,34 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from docutils.utils import column_width
+
 from ..breakdown import Category
-from ..charts import (
-    BAR,
-    FONT,
-    GAP,
-    LINE,
-    NAME,
-    PAINTS,
-    WIDTH,
-    Drawing,
-    Key,
-    Paint,
-    bar,
-    bar_key,
-    clip,
-    draw_legend,
-    headings,
-    path,
-    short,
-    text,
-    thick,
-    width_of,
-)
+from ..charts import BAR, FONT, LINE, NAME, WIDTH, Drawing, at_right, bar, path, short, text, thick
 from ..i18n import N_, _
 from ..units import GIB, gib, gib_number, short_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..estimator.estimate import Estimate
     from ..estimator.phases import Phase
@@ -48,6 +29,21 @@ _COUNTERS = {
     "torch-max-reserved": N_("Measured: reserved by PyTorch only"),
     "not-stated": N_("Measured: counter not stated"),
 }
+#: The letter of each category on its pieces of bars, and the colour of the letter.
+LETTERS: Mapping[Category, tuple[str, str]] = {
+    Category.WEIGHTS: ("W", "#fff"),
+    Category.GRADIENTS: ("G", "#000"),
+    Category.OPTIMIZER: ("O", "#fff"),
+    Category.ACTIVATIONS: ("A", "#000"),
+    Category.LOGITS: ("L", "#000"),
+    Category.GATHERED: ("U", "#000"),
+    Category.ROLLOUT_ENGINE: ("R", "#fff"),
+    Category.RUNTIME_OVERHEAD: ("X", "#000"),
+}
+#: The space between pieces of a bar.
+GAP = 2
+#: Widths of characters in parts of the font size, rounded up: wide ones, capitals, narrow ones, others.
+_WIDE, _CAPITAL, _NARROW, _OTHER = 1.0, 0.75, 0.38, 0.61
 #: Narrower pieces have no letter.
 _LETTER = 12
 #: The space below a bar, and the base of its letters.
@@ -214,7 +210,7 @@ def _phase_line(phase: Phase, estimate: Estimate) -> Line:
 
 
 def _paint(category: Category) -> str:
-    return thick(PAINTS[category].colour)
+    return thick(category.colour)
 
 
 def _letters(bars: Bars, signs: Mapping[Category, tuple[float, float]]) -> str:
@@ -229,7 +225,7 @@ def _letters(bars: Bars, signs: Mapping[Category, tuple[float, float]]) -> str:
             if (right - left) * bars.scale - GAP >= _LETTER:
                 middle = (left + right) / 2 * bars.scale - GAP / 2
                 lettered[paint].append((middle, row.top + _BASE))
-    return letters((PAINTS[category], lettered[_paint(category)]) for category in signs)
+    return letters((LETTERS[category], lettered[_paint(category)]) for category in signs)
 
 
 def _offered(capacity: float) -> str:
@@ -271,6 +267,77 @@ def _description(estimate: Estimate, measured: Measured | None) -> str:
 # -- shapes
 
 
+def headings(lines: Iterable[tuple[float, Sequence[str], str, bool]]) -> str:
+    """Write the words beside or above bars: labels on the left, values on the right.
+
+    Args:
+        lines: for each bar, the base of the first line, the label's lines, the value, and whether it is bold.
+    """
+    left, right = "", ""
+    for y, label, value, bold in lines:
+        left += "".join(text(0, y + index * LINE, line, bold=bold) for index, line in enumerate(label))
+        right += text(0, y, value, bold=bold)
+    return left + at_right(right)
+
+
+class Key(NamedTuple):
+    """An entry of a legend: its words, and a function that draws its sign, given the upper left corner."""
+
+    words: str
+    sign: Callable[[float, float], str]
+
+
+def bar_key(words: str, paint: str) -> Key:
+    """Return the legend entry of a paint."""
+    return Key(words, lambda x, y: path(bar(x, x + BAR, y), paint))
+
+
+def draw_legend(y: float, keys: Sequence[Key]) -> tuple[list[tuple[float, float]], str, float]:
+    """Draw signs and words; return the places of the signs, the drawing, and the lower edge.
+
+    A sign is as large as a bar is thick.
+    """
+    places: list[tuple[float, float]] = []
+    svg, x = "", 0.0
+    for key in keys:
+        shown = clip(key.words, WIDTH - LINE - 4)
+        needed = LINE + 4 + width_of(shown)
+        if x and x + needed > WIDTH:
+            x, y = 0.0, y + LINE + 3
+        places.append((round(x), y))
+        svg += key.sign(*places[-1]) + text(round(x) + LINE + 4, y + 13, shown)
+        x += needed + FONT
+    return places, svg, y + LINE
+
+
+def width_of(content: str) -> float:
+    """Return the width in units of a line of text in a rather wide font."""
+    return sum(map(_width, content)) * FONT
+
+
+def clip(content: str, room: float) -> str:
+    """Cut a text to ``room`` units, ending with an ellipsis if it is too long.
+
+    >>> clip("actor.use_dynamic_bsz", 100)
+    'actor.use_d…'
+    """
+    if width_of(content) <= room:
+        return content
+    left, kept = room / FONT - _WIDE, 0
+    while kept < len(content) and left >= _width(content[kept]):
+        left -= _width(content[kept])
+        kept += 1
+    return content[:kept].rstrip() + "…"
+
+
+def _width(character: str) -> float:
+    if column_width(character) > 1 or character in "MWmw%@—…":
+        return _WIDE
+    if character.isupper():
+        return _CAPITAL
+    return _NARROW if character in " ijlftr.,:;|()" else _OTHER
+
+
 def hatched(d: Sequence[str]) -> str:
     """Hatch bars that are over a capacity; nothing if there are none."""
     if not d:
@@ -286,13 +353,13 @@ def hatched(d: Sequence[str]) -> str:
 HATCH = thick(f"url(#{NAME}--over)")
 
 
-def letters(paints: Iterable[tuple[Paint, Sequence[tuple[float, float]]]]) -> str:
-    """Write the letter of each paint at its places, each the middle of a piece of a bar."""
+def letters(found: Iterable[tuple[tuple[str, str], Sequence[tuple[float, float]]]]) -> str:
+    """Write letters, each with its colour, at their places, each the middle of a piece of a bar."""
     svg = ""
-    for paint, places in paints:
+    for (letter, ink), places in found:
         if places:
             xs, ys = (" ".join(map(short, numbers)) for numbers in zip(*places, strict=True))
-            svg += f'<text x="{xs}" y="{ys}" fill="{paint.ink}">{paint.letter * len(places)}</text>'
+            svg += f'<text x="{xs}" y="{ys}" fill="{ink}">{letter * len(places)}</text>'
     return f'<g text-anchor="middle">{svg}</g>' if svg else ""
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..analysis_tables import component_formula, formula_item, formula_items, sum_formula
 from ..breakdown import Category
+from ..charts import formula_list
 from ..diagnostics import NoAnswerError
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.recorded import credible, estimate_run, figures
@@ -153,13 +153,13 @@ def host_parts(estimate: Estimate) -> list[nodes.Node]:
 
 def _parts(title: str, breakdown: Breakdown) -> list[nodes.Node]:
     """List parts under a title, each with its formula, its numbers and its evidence."""
-    items = formula_items()
+    found = []
     for component in breakdown.components:
         evidence = _(_EVIDENCE[component.evidence])
         term = _("{part} ({evidence})").format(part=_(component.label), evidence=evidence)
-        items += formula_item(term, [("", component_formula(component, gib))])
-    total = sum_formula(breakdown, lambda size: f"{size / GIB:,.2f}", gib)
-    items += formula_item(_("Total"), [("", total)])
+        found.append((term, component.equation(gib)))
+    found.append((_("Total"), breakdown.equation(lambda size: f"{size / GIB:,.2f}", gib)))
+    items = formula_list((term, [("", formula)], (), "") for term, formula in found)
     return [notes_title(title), items]
 
 

@@ -171,7 +171,7 @@ def phases_text(estimate: Estimate, width: int = 0) -> str:
 def components_text(phase: Phase, width: int = 0) -> str:
     """Return a row for each component of a phase, with its formula and evidence; ``width`` as before."""
     rows = [
-        (part.label, gib_number(part.size), part.formula.numbers, part.evidence)
+        (part.label, gib_number(part.size), part.numbers, part.evidence)
         for part in phase.breakdown.components
     ]
     return plain_table(_COMPONENTS, rows, width)

@@ -10,13 +10,13 @@ from docutils import nodes
 from ..answer.answer import answer_run
 from ..answer.command import SEPARATOR, as_arguments, launcher
 from ..diagnostics import NoAnswerError
+from ..domain import row_link
 from ..estimator.recorded import credible, estimate_run, figures, has_own_rollout_gpus, version_of_run
 from ..estimator.registries import capacity_of
 from ..i18n import N_, _
-from ..nodes import code_block, notes_title
-from ..references import row_link
+from ..nodes import code_block, listed, notes_title
 from ..run_cells import run_title
-from ..units import gib_number
+from ..units import GIB, gib, gib_number
 from .answer import evidence_items
 from .charts import phase_chart
 from .estimate import MEMORY_CLASS, answer, phase_rows
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 INCOMPLETE = N_("The source quotes only some of the settings, so there is no estimate.")
 
 
-def details_of(directive: VerlDirective, run: Run) -> tuple[str, float | None, list[nodes.Node]]:
-    """Return the estimated peak of a run, the memory of its GPU, and the answer with chart and settings.
+def details_of(directive: VerlDirective, run: Run) -> tuple[str, list[nodes.Node]]:
+    """Return the measured and estimated peak of a run in words, and the answer with chart and settings.
 
     Args:
         directive: the directive that shows the run.
         run: the run.
 
     Returns:
-        The range of the peak in GiB as text, empty without one; bytes, None if unknown; nodes.
+        The peak, an empty text if it is unknown; and nodes.
     """
     data = directive.data
     gpu = data.gpu_of(run)
@@ -48,12 +48,15 @@ def details_of(directive: VerlDirective, run: Run) -> tuple[str, float | None, l
     except NoAnswerError:
         estimate = None
     content: list[nodes.Node] = []
-    peak = ""
+    known = []
+    if run.measured and run.measured.gib:
+        known.append(_("measured {peak}").format(peak=gib_number(run.measured.gib * GIB)))
     if estimate is None or not estimate.is_complete:
         content = [nodes.paragraph("", _(INCOMPLETE))] if run.settings else []
     else:
         if told := figures(estimate):
             peak = _("{low} to {high}").format(low=gib_number(told.low), high=gib_number(told.high))
+            known.append(_("estimated {peak}").format(peak=peak))
         found = answer_run(run, data)
         content = answer(found, runs=evidence_items(found, run.id, partial(row_link, directive.env)))
         if shown := credible(estimate):
@@ -63,7 +66,11 @@ def details_of(directive: VerlDirective, run: Run) -> tuple[str, float | None, l
             table = directive.table(rows, with_options=False, table_class=MEMORY_CLASS)
             content += [directive.chart(drawing, run.id), table]
     arguments = as_arguments(run.settings, version_of_run(run), data.registries)
-    return peak, capacity, [*content, *flags(run, arguments)]
+    text = ""
+    if known:
+        text = _("peak {figures} of {capacity}") if capacity else _("peak {figures} GiB")
+        text = text.format(figures=listed(known), capacity=capacity and gib(capacity))
+    return text, [*content, *flags(run, arguments)]
 
 
 def flags(run: Run, arguments: Sequence[str]) -> list[nodes.Node]:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 # As tests/conftest.py does with its own folder.
 sys.path.insert(0, str(Path(__file__).parent))
 from chromium import NoBrowserError, launched, served
-from runs_pages import build_project
+from page_cases import group_builder  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # So that a failing ``check`` shows the difference.
 pytest.register_assert_rewrite("form_pages")
 
+#: The pages, see tests/page_cases.py.
+GROUPS = yaml.safe_load(Path(__file__).with_name("pages.yaml").read_text("utf-8"))
 #: Set if these tests must not be skipped, as in continuous integration.
 REQUIRED = "VERL_TEST_BROWSER_REQUIRED"
 #: Console messages of the themes' scripts.
@@ -113,38 +116,34 @@ def site(browser: Browser) -> Iterator[Callable[..., Site]]:
 
 
 @pytest.fixture(scope="session")
-def built() -> dict[str, Path]:
-    """The output of the project of ``runs_pages``, built once for all tests of a process."""
-    return {}
+def built_pages(build_group: Callable[..., Any]) -> Callable[[str], Path]:
+    """A function that returns the output of a group of ``pages.yaml``, built once for all tests of a process."""
+
+    def built(name: str) -> Path:
+        found = build_group(next(group for group in GROUPS if group["name"] == name), "rst")
+        assert found.build.warnings == []
+        return found.build.out
+
+    return built
 
 
 @pytest.fixture
-def runs_folder(built: dict[str, Path], own: Any, data: Any) -> Path:
-    """The project of ``runs_pages``, built."""
-    if "out" not in built:
-        built["out"] = build_project(own, data)
-    return built["out"]
+def runs_folder(built_pages: Callable[[str], Path]) -> Path:
+    """Pages with tables of runs."""
+    return built_pages("runs")
 
 
 @pytest.fixture
 def opened(site: Callable[..., Site], runs_folder: Path) -> Callable[..., Page]:
-    """A function that opens a page of the project of ``runs_pages``."""
+    """A function that opens a page with tables of runs."""
     served = site(runs_folder)
     return lambda path="runs.html", **context: served.open(path, **context)
 
 
-@pytest.fixture(scope="session")
-def form_folder(new_project: Callable[[str], Any]) -> Path:
+@pytest.fixture
+def form_folder(built_pages: Callable[[str], Path]) -> Path:
     """Pages with forms, and one with rows of runs."""
-    from form_pages import FIRSTS, FORM, OUTSIDE
-
-    project = new_project("what-if")
-    project.page(".. verl-runs::\n", "rows.rst").page(FORM).page(f"{FORM}\n{OUTSIDE}", "two.rst")
-    project.page(FIRSTS, "firsts.rst")
-    # Other themes violate the strict policy themselves.
-    build = project.build(html_theme="basic", html_sidebars={"**": []})
-    assert build.warnings == []
-    return build.out
+    return built_pages("forms")
 
 
 @pytest.fixture

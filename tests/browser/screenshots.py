@@ -1,7 +1,7 @@
 """Take screenshots of the main pages, for review: ``make screenshots``.
 
 Write ``docs/_build/screenshots/<theme>-<scheme>-<width>-<page>-first.png`` (the first screen) and ``-whole.png``, of the
-hardware page also ``-details.png`` and ``-filtered.png``, and each page as it prints.
+hardware page also ``-filtered.png``, and each page as it prints.
 """
 
 from __future__ import annotations
@@ -54,13 +54,9 @@ def take(browser: Browser, address: str, look: str, width: int, height: int) -> 
         page.set_viewport_size(window)
         if width == max(WINDOWS):
             page.pdf(path=OUT / f"{path}.pdf", format="A4")
-    path = f"{look}-{width}-{PAGES[0]}"
-    page.goto(f"{address}/{PAGES[0]}.html")
-    details = page.locator(".verl-details[id]:visible").first
-    details.evaluate("(block) => { block.open = true; }")
-    details.screenshot(path=OUT / f"{path}-details.png")
     page.goto(f"{address}/{PAGES[0]}.html?size=7B")
-    page.screenshot(path=OUT / f"{path}-filtered.png")
+    page.locator(".verl-details[id]:visible").first.evaluate("(block) => { block.open = true; }")
+    page.screenshot(path=OUT / f"{look}-{width}-{PAGES[0]}-filtered.png")
     context.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from themes import SCHEMES
 
 PAGE = """
 Charts
@@ -35,10 +36,9 @@ WORDS = """() => [...document.querySelectorAll('.verl-chart svg')].map(svg => {
 })"""
 
 
-@pytest.mark.parametrize("theme", ["sphinx_rtd_theme", "furo", "pydata_sphinx_theme", "alabaster"])
+@pytest.mark.parametrize("theme", SCHEMES)
 def test_words_of_charts_are_legible_at_every_width(project, site, needs, theme):
-    if theme != "alabaster":
-        needs(theme)
+    needs(theme)
     project.conf["html_theme"] = theme
     opened = site(project.page(PAGE).build().out)
     for width, direction in ((390, "ltr"), (390, "rtl"), (1400, "ltr")):

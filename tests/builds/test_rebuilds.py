@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 
 import pytest
 from sphinx.testing.util import SphinxTestApp
 
-from sphinx_verl_resources.dataset import Dataset
-
-PAGES = {
-    "all": ".. verl-runs::\n   :details:\n",
-    "seven": ".. verl-runs:: 7B\n   :columns: id model estimate.peak settings.data.train_batch_size\n",
-    "empty": ".. verl-runs:: 405B",
-    "count": "There are :verl:data:`runs` runs; see :verl:run:`a7`, :verl:gpu:`OWN` and :verl:size:`7B`.",
-    "gpus": ".. verl-gpus:: OWN",
-    "memory": ".. verl-memory:: 8B\n\n.. verl-config:: 8B\n",
-    "estimate": ".. verl-memory::\n   :run: a7\n",
-    "downloads": ".. verl-downloads::",
-}
-OURS = set(PAGES)
-GPU = "gpus:\n  - {name: OWN, vendor: nvidia, memory_gb: 80, memory_mib: 81559, kind: nominal}\n"
-SETTINGS = {"data.train_batch_size": 64, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4}
+OURS = {"analysis", "references", "registries", "runs"}
 
 
 @pytest.fixture(scope="module")
@@ -32,142 +19,171 @@ def kept(tmp_path_factory):
 
 
 @pytest.fixture
-def pages(kept, own, data):
-    """A page for each use of the extension, one without any, and a first build."""
-    own.path, data.path = kept / "now/docs", kept / "now/data"
-    if (kept / "first").exists():
-        shutil.rmtree(kept / "now")
-        shutil.copytree(kept / "first", kept / "now")
-        return own
-    own.path.mkdir(parents=True)
-    data.write("gpus.yaml", GPU)
-    data.run("a7", gpus={"count": 8, "type": "OWN"}, settings=SETTINGS)
-    data.run("b7", script={"ref": "abc", "path": "x.sh"})
-    data.run("c3", size="3B", evidence=[{"kind": "commit", "ref": "abc"}])
-    own.page("Text.\n\n.. _own-label:\n\nBelow\n-----\n\nMore.\n")
-    for name, text in PAGES.items():
-        own.page(text, f"{name}.rst")
-    assert own.build().read == {"index", *OURS}
-    shutil.copytree(kept / "now", kept / "first")
-    return own
+def pages(kept, everything, data):
+    """The project after a first build; Sphinx would not continue a build at another path."""
+    if not (kept / "first").exists():
+        shutil.copytree(data.path.parent, kept / "now")
+        everything.path = kept / "now/docs"
+        (everything.path / "estimates.rst").unlink()
+        edit(everything.path / "index.rst", "   estimates\n", "")
+        everything.build(language="de", locale_dirs=["locale"])
+        shutil.copytree(kept / "now", kept / "first")
+    shutil.rmtree(kept / "now")
+    shutil.copytree(kept / "first", kept / "now")
+    everything.path, data.path = kept / "now/docs", kept / "now/data"
+    everything.conf.update(language="de", locale_dirs=["locale"])
+    return everything
 
 
-def written(folder) -> dict[str, bytes]:
-    """The files of an output, without those that differ by nature."""
-    found = {
-        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
-    }
-    skipped = (".buildinfo", "objects.inv", "searchindex.js")
-    return {name: path.read_bytes() for name, path in found.items() if not name.endswith(skipped)}
+@pytest.fixture
+def assert_fresh(written):
+    """A function that fails if the output of a build differs from that of a fresh build of the same files."""
+
+    def check(build, project) -> None:
+        found = written(build.out)
+        shutil.rmtree(build.out)
+        fresh = written(project.build(build.app.builder.name, fresh=True).out)
+        assert [name for name, content in fresh.items() if found.get(name) != content] == []
+
+    return check
 
 
-def assert_fresh(build, project) -> None:
-    """Fail if the output of a build differs from that of a fresh build of the same files."""
-    found = written(build.out)
-    shutil.rmtree(build.out)
-    fresh = written(project.build(build.app.builder.name, fresh=True).out)
-    assert found.keys() == fresh.keys()
-    assert [name for name, content in fresh.items() if found[name] != content] == []
+def edit(path, old: str, new: str) -> None:
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
 
 
-def edit(data):
-    data.run("a7", gpus={"count": 8, "type": "OWN"}, settings=SETTINGS, max_batch=11)
-
-
-def rename(data):
-    (data.path / "runs/c3.yaml").unlink()
-    data.run("d3", size="3B")
-
-
-def broken(data):
-    data.write("runs/b7.yaml", "id: b7\nsize: 7B\n")
-
-
+#: What changes: the project, and the data in it.
 CHANGES = {
-    "run edited": edit,
-    "run added": lambda data: data.run("e14", size="14B"),
-    "run renamed": rename,
-    "run deleted": lambda data: (data.path / "runs/b7.yaml").unlink(),
-    "run broken": broken,
-    "GPU edited": lambda data: data.write("gpus.yaml", GPU.replace("81559", "40000")),
-    "GPU deleted": lambda data: (data.path / "gpus.yaml").unlink(),
-    "analysis": lambda data: data.write("analysis.yaml", "assumptions: {batch_size: 64}\n"),
-    "directory gone": lambda data: shutil.move(data.path, data.path.with_name("away")),
+    "run edited": lambda _, data: edit(data / "runs/a7.yaml", "max_batch: 16", "max_batch: 17"),
+    "run added": lambda _, data: edit(
+        shutil.copy(data / "runs/b7.yaml", data / "runs/e14.yaml"), "id: b7\nsize: 7B", "id: e14\nsize: 14B"
+    ),
+    "run renamed": lambda _, data: edit((data / "runs/c3.yaml").rename(data / "runs/d3.yaml"), "id: c3", "id: d3"),
+    "run deleted": lambda _, data: (data / "runs/b7.yaml").unlink(),
+    "run broken": lambda _, data: edit(data / "runs/b7.yaml", "tag: MIN", "tag: X"),
+    "GPU edited": lambda _, data: edit(data / "gpus.yaml", "40960", "40000"),
+    "GPUs deleted": lambda _, data: (data / "gpus.yaml").unlink(),
+    "architecture edited": lambda _, data: edit(data / "architectures.yaml", "vocab_size: 151936", "vocab_size: 151000"),
+    "analysis edited": lambda _, data: edit(data / "analysis.yaml", "layers: 32", "layers: 33"),
+    "directory gone": lambda _, data: shutil.move(data, data.with_name("away")),
+    "template": lambda project, _: project.conf.update(verl_resources_script_url="https://x.org/{ref}/{path}"),
+    "address for editing": lambda project, _: project.conf.update(verl_resources_edit_url="https://x.org/{path}"),
+    "label": lambda project, _: project.conf.update(verl_resources_add_run="own-label"),
+}  # fmt: skip
+
+
+#: What differs little from another change or moment, or takes seconds.
+SLOW = {
+    "address for editing",
+    "GPUs deleted",
+    "analysis edited",
+    "run renamed",
+    "directory gone",
+    "reads",
+    "writes",
+    "written",
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_change_of_the_data(pages, data, change):
-    CHANGES[change](data)
+def parameters(names):
+    """Return the names as parameters of a test, some of them slow."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
+
+
+@pytest.mark.parametrize("change", parameters(CHANGES))
+def test_a_change(pages, data, assert_fresh, change):
+    CHANGES[change](pages, data.path)
+    build = pages.build()
+    assert build.read == OURS
+    assert_fresh(build, pages)
+
+
+def test_changes_in_several_processes(pages, data, assert_fresh):
+    CHANGES["run edited"](pages, data.path)
+    for number in range(6):  # Sphinx reads and writes fewer pages in one process
+        pages.page("Text.", f"more-{number}.rst")
     build = pages.build(parallel=2)
-    assert build.read == OURS
+    assert build.read >= OURS
     assert_fresh(build, pages)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("script_url", "https://example.org/{ref}/{path}"),
-        ("edit_url", "https://example.org/edit/{path}"),
-        ("add_run", "own-label"),
-        ("data", []),
-    ],
-)
-def test_a_change_of_conf_py(pages, name, value):
-    build = pages.build(**{f"verl_resources_{name}": value})
-    assert build.read == OURS
+def test_changes_of_pages(pages, data, assert_fresh):
+    """A label appears, a page goes with the objects on it, and what is no longer there is no longer read."""
+    pages.build(verl_resources_add_run="later")
+    edit(pages.path / "plain.rst", "own-label", "later")
+    build = pages.build()
+    assert (build.read, build.warnings) == ({"plain"}, [])
+    assert "plain.html#later" in build.text("runs.html")
+    assert_fresh(build, pages)
+    (pages.path / "analysis.rst").unlink()
+    edit(pages.path / "index.rst", "   analysis\n", "")
+    edit(pages.path / "plain.rst", "More.", "Most.")  # Sphinx forgets its link to the page before
+    pages.page(".. verl-runs:: 3B 7B", "alone.rst")
+    edit(pages.path / "runs.rst", ".. verl-runs::\n   :details:", "")
+    pages.build()
+    CHANGES["run edited"](pages, data.path)
+    build = pages.build()
+    assert build.read == {*OURS, "alone"} - {"analysis"}
+    assert "alone.html#size-7b" in build.text("references.html")
     assert_fresh(build, pages)
 
 
-def test_another_version(pages, monkeypatch):
-    monkeypatch.setattr("sphinx_verl_resources.domain.__version__", "99")
-    assert pages.build().read == OURS
-
-
-def test_no_change(pages, data, monkeypatch):
-    """Neither time stamps nor the data that nobody asks for cause work; messages are repeated."""
-    data.run("f14", size="14B", tag="X")
-    (message,) = [line for line in pages.build().warnings if "tag: unknown value" in line]
+def test_no_change(pages, data):
+    """New time stamps cause no work; messages are repeated."""
+    CHANGES["run broken"](pages, data.path)
+    assert [line for line in pages.build().warnings if "tag: unknown value" in line]
     for path in data.path.rglob("*.yaml"):
         os.utime(path)
-    monkeypatch.setattr(Dataset, "runs", property(lambda self: pytest.fail("loaded")))
     build = pages.build()
-    assert (build.read, build.warnings) == (set(), [message])
+    assert build.read == set()
+    assert [line for line in build.warnings if "tag: unknown value" in line]
 
 
-def test_edited_with_the_old_time_and_size(pages, data):
-    path = data.run("b7", max_batch=11)
-    pages.build()
+def test_edited_with_the_old_time_and_size(pages, data, assert_fresh):
+    path = data.path / "runs/a7.yaml"
     before = path.stat()
-    data.run("b7", max_batch=22)
+    edit(path, "max_batch: 16", "max_batch: 99")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
     assert_fresh(pages.build(), pages)
 
 
+def test_another_version(pages, monkeypatch):
+    for name, module in sys.modules.items():
+        if name.startswith("sphinx_verl_resources") and hasattr(module, "__version__"):
+            monkeypatch.setattr(module, "__version__", "99")
+    assert pages.build().read == OURS
+
+
 def test_another_builder_writes_what_the_first_has_read(pages, data):
     pages.build("text")
-    data.run("b7", max_batch=99)
+    CHANGES["run edited"](pages, data.path)
     assert pages.build().read == OURS
     build = pages.build("text")
     assert build.read == set()
-    assert "99" in build.text("all.txt")
-    before = (build.out / "all.txt").stat().st_mtime_ns
-    assert (pages.build("text").out / "all.txt").stat().st_mtime_ns == before, "and once is enough"
+    assert "| 17 " in build.text("runs.txt")
+    before = (build.out / "runs.txt").stat().st_mtime_ns
+    assert (pages.build("text").out / "runs.txt").stat().st_mtime_ns == before, "and once is enough"
 
 
 class KilledError(BaseException):
     """A build that ends early."""
 
 
-@pytest.mark.parametrize(
-    ("event", "moment"),
-    [("source-read", 1), ("source-read", 6), ("env-updated", 1)]
-    + [("html-page-context", moment) for moment in (1, 4, 8)],
-)
-def test_a_build_that_was_killed(pages, data, event, moment):
+#: An event of a build, and how many of it are one too many.
+MOMENTS = {
+    "reads": ("source-read", 1), "has read some": ("source-read", 4), "has read": ("env-updated", 1),
+    "writes": ("html-page-context", 1), "has written some": ("html-page-context", 4), "written": ("html-page-context", 8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", parameters(MOMENTS))
+def test_a_build_that_was_killed(pages, data, assert_fresh, name):
     """The first build after it reads and writes whatever the killed one did not."""
-    edit(data)
+    CHANGES["run edited"](pages, data.path)
+    event, moment = MOMENTS[name]
     app = SphinxTestApp(srcdir=pages.path)
     calls: list[object] = []
 
@@ -185,36 +201,9 @@ def test_a_build_that_was_killed(pages, data, event, moment):
     assert_fresh(pages.build(), pages)
 
 
-def test_a_run_that_moves_to_another_page(pages):
-    """Pages that link to it are written again, though they are not read again."""
-    pages.page("Nothing.", "all.rst")
+def test_a_file_that_vanished_comes_back(pages):
+    names = ["verl-resources.json", "verl-resources.csv"]
     build = pages.build()
-    assert build.read == {"all"}
-    assert "seven.html#run-a7" in build.text("count.html")
-    assert_fresh(build, pages)
-
-
-def test_a_label_that_appears_is_linked_from_pages_that_are_not_read(pages):
-    assert "later" in "".join(pages.build(verl_resources_add_run="later").warnings)
-    index = pages.path / "index.rst"
-    index.write_text(index.read_text().replace("own-label", "later"))
+    (build.out / names[0]).unlink()
     build = pages.build()
-    assert (build.read, build.warnings) == ({"index"}, [])
-    assert "index.html#later" in build.text("empty.html")
-    assert_fresh(build, pages)
-
-
-def test_a_page_that_is_deleted_is_forgotten(pages, data):
-    (pages.path / "seven.rst").unlink()
-    pages.build()
-    edit(data)
-    assert pages.build().read == OURS - {"seven"}
-
-
-def test_loaded_once_however_many_directives(own, data, monkeypatch):
-    calls = []
-    real = Dataset._read_run
-    monkeypatch.setattr(Dataset, "_read_run", lambda *args: calls.append(1) or real(*args))
-    data.run("a")
-    own.page(".. verl-runs:: 7B\n\n" * 5 + ":verl:data:`runs`").page(".. verl-runs:: 3B", "b.rst").build()
-    assert calls == [1]
+    assert all((build.out / name).is_file() for name in names)

@@ -107,3 +107,10 @@ def test_questions_that_cannot_be_asked(diagnose, words, message):
     assert (code, out, message in err) == (2, "", True)
     code, out, _ = diagnose(NO_ROOM, f"{words} --format json")
     assert (code, json.loads(out)["phase"], message in json.loads(out)["error"]) == (2, None, True)
+
+
+def test_a_closed_standard_input(run, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert run("diagnose -") == (
+        2, "", "verl-resources: standard input is closed; give the name of the log's file\n",
+    )  # fmt: skip

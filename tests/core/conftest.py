@@ -6,16 +6,15 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sphinx_verl_resources.check import Check
+from sphinx_verl_resources.commands import MODELS, load_check
 from sphinx_verl_resources.dataset import REGISTRIES, Directory, bundled_directory, configured_directory
 from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.git import Repository, open_repository
-from sphinx_verl_resources.print_commands import MODELS, load_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from sphinx_verl_resources.diagnostics import Diagnostic
 
 load_check([])  # all rules
-TODAY = date(2026, 11, 22)
 IDENTITY = {
     "GIT_AUTHOR_NAME": "A",
     "GIT_AUTHOR_EMAIL": "a@example.org",
@@ -72,7 +70,7 @@ class Checked:
         """The problems."""
         directory = configured_directory("data", self.path)
         data = EstimatorContext([directory], bundled=self.base)
-        return Check(data, [directory], today=TODAY, repository=repository).problems()
+        return Check(data, [directory], repository).problems()
 
     def problems(self, repository: Repository | None = None) -> list[str]:
         """The printed problems."""

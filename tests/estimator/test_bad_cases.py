@@ -21,7 +21,7 @@ ERRORS = {
     ),
     "a text for a case": (
         "- just text\n",
-        "1:3: ERROR: expected keys and values, got the text 'just text'; its keys are id, source, framework, version, task, "
+        "1:3: ERROR: expected keys and values, got 'just text'; its keys are id, source, framework, version, task, "
         "model, train, infer, gpus, config, training, observed_tokens, outcome, phase, oom_message, measured, confidence, "
         "note, contested, not_scored [verl.wrong_type]",
     ),
@@ -98,8 +98,8 @@ def test_a_measured_case_without_a_figure_is_doubtful():
     [
         ("", "1:1: ERROR: the file is empty; write a list of cases, each beginning with '- id:' [verl.file_empty]"),
         ("id: a\nmodel: m\n", "1:1: ERROR: expected a list, got keys and values; write a list of cases, each beginning with '- id:' [verl.wrong_type]"),
-        ("nothing", "1:1: ERROR: expected a list, got the text 'nothing'; write a list of cases, each beginning with '- id:' [verl.wrong_type]"),
-        ("- &x {id: a}\n- *x\n", "1:3: ERROR: the anchor '&x' is not read; write the values out; data files do not support anchors, aliases, merge keys, tags and several documents [verl.yaml_feature]"),
+        ("nothing", "1:1: ERROR: expected a list, got 'nothing'; write a list of cases, each beginning with '- id:' [verl.wrong_type]"),
+        ("- &x {id: a}\n- *x\n", "1:3: ERROR: the anchor '&x' is not read; write the values out; data files have no anchors, aliases, tags and several documents [verl.yaml_feature]"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_list(text, message):

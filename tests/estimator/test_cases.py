@@ -10,8 +10,6 @@ from case_texts import GOOD, read
 
 from sphinx_verl_resources.dataset import (
     DataFile,
-    Dataset,
-    configured_directory,
     read_data_file,
 )
 from sphinx_verl_resources.estimator.case_records import Case, counter_kind
@@ -167,16 +165,6 @@ def test_a_later_directory_replaces_a_case():
     assert [(entry.case.id, entry.case.model) for entry in cases.entries] == [
         ("other", "m"),
         ("good", "me/mine"),
-    ]
-
-
-def test_a_folder_that_is_nearly_called_cases(tmp_path):
-    (tmp_path / "data/case").mkdir(parents=True)
-    (tmp_path / "data/runs").mkdir()
-    loaded = Dataset([configured_directory("data", tmp_path)])
-    assert [str(problem) for problem in loaded.problems["files"]] == [
-        "data/case:1:1: WARNING: the folder 'case' is not read; put data files into the folder 'cases' "
-        "[verl.file_unexpected]"
     ]
 
 

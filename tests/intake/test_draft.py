@@ -277,20 +277,20 @@ def test_a_committed_script(tmp_path, git):
     script = tmp_path / "examples" / "run it.sh"
     script.parent.mkdir()
     script.write_text("x\n")
-    with pytest.raises(GitError, match="has no commit"):
+    with pytest.raises(GitError, match="not in a git checkout"):
         committed(script)
     git("add", "verl")
     git("commit", "-q", "-m", "x")
-    with pytest.raises(GitError, match="is not committed"):
+    with pytest.raises(GitError, match="differs from the version that is committed"):
         committed(script)
     git("add", ".")
-    with pytest.raises(GitError, match="is not committed"):
+    with pytest.raises(GitError, match="differs from the version that is committed"):
         committed(script)
     git("commit", "-q", "-m", "y")
     found = committed(script)
     assert found == (git("rev-parse", "HEAD"), "examples/run it.sh")
     script.write_text("y\n")
-    with pytest.raises(GitError, match="differs"):
+    with pytest.raises(GitError, match="differs from the version"):
         committed(script)
 
 
@@ -298,7 +298,7 @@ def test_a_checkout_of_something_else(tmp_path, git):
     (tmp_path / "run.sh").write_text("x\n")
     git("add", "run.sh")
     git("commit", "-q", "-m", "x")
-    with pytest.raises(GitError, match="not a checkout of verl"):
+    with pytest.raises(GitError, match="not in a git checkout of verl"):
         committed(tmp_path / "run.sh")
     git("add", "verl")
     git("commit", "-q", "-m", "y")
@@ -312,7 +312,7 @@ def test_a_checkout_of_something_else(tmp_path, git):
         if is_verl:
             assert committed(tmp_path / "run.sh")[1] == "run.sh"
         else:
-            with pytest.raises(GitError, match="not a checkout of verl"):
+            with pytest.raises(GitError, match="not in a git checkout of verl"):
                 committed(tmp_path / "run.sh")
 
 

@@ -13,6 +13,9 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+MISSING = [name for name in ("latexmk", "pdftotext") if not shutil.which(name)]
+pytestmark = [pytest.mark.matrix, pytest.mark.skipif(bool(MISSING), reason=f"not installed: {MISSING}")]
+
 
 def compiled(out: Path) -> str:
     """Return the text of the PDF; TeX must not report problems."""
@@ -43,9 +46,6 @@ def _check_links(pdf: Path) -> None:
     assert links <= places
 
 
-@pytest.mark.matrix
-@pytest.mark.skipif(not shutil.which("latexmk"), reason="latexmk is not installed")
-@pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext is not installed")
 def test_pdf(own, data):
     for index in range(60):
         data.run(f"a{index}", tag="RECOMMENDED", gpus={"count": 1000 + index, "type": "H800"},
@@ -59,9 +59,6 @@ def test_pdf(own, data):
     assert text.count("RECOMMENDED") == 60
 
 
-@pytest.mark.matrix
-@pytest.mark.skipif(not shutil.which("latexmk"), reason="latexmk is not installed")
-@pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext is not installed")
 def test_pdf_of_the_memory_pages(project, root):
     shutil.copy(root / "docs/original-figures.csv", project.path)
     pages = [(root / "docs" / f"{name}.rst").read_text("utf-8") for name in ("memory", "original-figures")]
@@ -73,24 +70,9 @@ def test_pdf_of_the_memory_pages(project, root):
     assert "−21.0" in found
 
 
-@pytest.mark.matrix
-@pytest.mark.skipif(not shutil.which("latexmk"), reason="latexmk is not installed")
-@pytest.mark.skipif(not shutil.which("pdftotext"), reason="pdftotext is not installed")
 def test_pdf_of_the_documentation(root, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-j",
-        "auto",
-        "-q",
-        "-n",
-        "-W",
-        "-b",
-        "latex",
-        "-d",
-        tmp_path / "doctrees",
-    ]
+    options = ["-j", "auto", "-q", "-n", "-W", "-b", "latex", "-d", tmp_path / "doctrees"]
+    command = [sys.executable, "-m", "sphinx", *options]
     subprocess.run([*command, root / "docs", tmp_path / "latex"], check=True)
     text = compiled(tmp_path / "latex")
     assert "continues on next page" in text

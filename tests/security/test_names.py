@@ -1,4 +1,4 @@
-"""File names do not affect the results: they are only escaped in messages."""
+"""Odd names, floods of problems, and paths in links change nothing but themselves."""
 
 from __future__ import annotations
 
@@ -13,99 +13,77 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.commands import main
-from sphinx_verl_resources.diagnostics import Location
 
 #: A run with mistakes.
-RUN = "id: b\nsize: 9B\ninfer: {engine: vllm, version: 0.8}\n"
-ODD = [
-    "a\u200b",
-    "a:1:1",
-    "ü",
-    "a\nb",
-    "b\udcff",
-    "a\\u200b",
-    "a b",
-    " a",
-    "a\t",
-    "\u202ea",
-    "a: ERROR: x",
-    "$a",
-    "a%3A",
-    "-a",
-    "a.yaml",
-]
-#: Parts of names, without slashes and null characters; names that begin with a dot are not read.
-parts = st.sampled_from(["a", "b", ".", ":", "1", "\u200b", "\u202e", "\udcff", "\udc80", "ü", "\n", "\t", " ", "\\", "x3a", "%", "'", '"', "*", "[", "-", "#", "🙂"])  # fmt: skip
-names = st.lists(parts, min_size=1, max_size=5).map("".join).filter(lambda name: not name.startswith("."))
+RUN = "id: zz\nsize: 9B\ninfer: {engine: vllm, version: 0.8}\n"
+PARTS = ["a", "b", ".", ":", "1", "\u200b", "\u202e", "\udcff", "\udc80", "ü", "\n", "\t", " ", "\\", "x3a", "%", "'", '"', "*", "[", "-", "#", "🙂",
+    ":1:1", ": ERROR: x", "$a", "a.yaml"]  # fmt: skip
+#: Names of files, without slashes and null characters; those that begin with a dot are not read.
+names = (
+    st.lists(st.sampled_from(PARTS), min_size=1, max_size=5).map("".join).filter(lambda name: name[0] != ".")
+)
 
 
 def printed(*words: str) -> tuple[str, str]:
-    """Return the output of a command."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         assert main(["check", *words]) in (0, 1)
     return out.getvalue(), err.getvalue()
 
 
-def problems(*words: str) -> list[dict[str, object]]:
-    """Return the problems from ``check``."""
-    return json.loads(printed("--format", "json", "--", *words)[0])
-
-
-def look(directory: str, stems: list[str]) -> None:
-    """Compare ``check FILE`` with ``check DIRECTORY`` for each file."""
-    paths = [str(Path(directory, "runs", f"{stem}.yaml")) for stem in stems]
-    Path(directory, "runs").mkdir(parents=True)
-    for path in paths:
-        Path(path).write_text(RUN)
-    every = problems(directory)
-    for path in paths:
-        found = problems(path)
-        assert found == [problem for problem in every if problem["path"] == path]
-        assert len(found) > 3
-        assert problems(f"./{path}") == found
-    whole = printed("--", directory)[1].splitlines()
-    assert sorted({place(line) for line in whole}) == sorted({Location(path).shown_path for path in paths})
-
-
-def place(line: str) -> str:
-    """Return the file of a message, as any program would parse it."""
-    assert line.isprintable()
-    return re.split(r":\d+:\d+: ", line, maxsplit=1)[0]
-
-
-@pytest.mark.slow
-def test_the_examples(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    look("data", ODD)
-    look("d\udcff", ["a", "b"])
-
-
 @given(names, names)
-def test_no_two_names_look_alike(one, other):
-    assert (Location(one).shown_path == Location(other).shown_path) == (one == other)
+def test_no_two_files_look_alike_and_each_can_be_checked_alone(tmp_path_factory, one, other):
+    folder = tmp_path_factory.mktemp("names")
+    Path(folder, "runs").mkdir()
+    files = {Path(folder, "runs", f"{stem}.yaml") for stem in (one, other)}
+    for file in files:
+        file.write_text(RUN)
+    lines = printed("--", str(folder))[1].splitlines()
+    assert all(line.isprintable() for line in lines)
+    shown = {re.split(r":\d+:\d+: ", line, maxsplit=1)[0] for line in lines}
+    assert len(shown) == len(files)
+    alone = printed("--", str(file))[1].splitlines()
+    assert len(lines) == len(alone) * len(files) > 3
+    assert len({re.split(r":\d+:\d+: ", line, maxsplit=1)[0] for line in alone} & shown) == 1
 
 
-@pytest.mark.parametrize(
-    ("stem", "shown", "remedy"),
-    [
-        ("ü", "ü", "rename the file to b.yaml"),
-        ("a\u200b", r"a\u200b", "rename both, for example to a"),
-        ("a:1:1", r"a\x3a1\x3a1", "rename both, for example to a-1-1"),
-        ("d\udcff", r"d\udcff", "rename both, for example to d"),
-    ],
-)
-def test_a_message_about_a_name(data, stem, shown, remedy):
-    data.run("b").rename(data.path / f"runs/{stem}.yaml")
-    (problem,) = data.problems()
-    assert problem.startswith(f"data/runs/{shown}.yaml:1:5: ERROR: id: 'b' differs from the file name ")
-    assert problem.endswith(f"; {remedy} [verl.id_mismatch]")
+GPU = "- {{name: G{}, vendor: nvidia, memory_gb: 80, memory_mib: {}, kind: reading{}}}\n"
+#: Files with 200 problems each; in the last one they come from a rule.
+FLOODS = {
+    "runs/a.yaml": "id: a\n" + "".join(f"key{index}: 1\n" for index in range(193)),
+    "cases/a.yaml": "".join(f"- {{id: a{index}, model: m, outcom: fits}}\n" for index in range(100)),
+    "gpus.yaml": "gpus:\n" + "".join(GPU.format(index, 81559, ", x: 1") for index in range(200)),
+    "rules/gpus.yaml": "gpus:\n" + "".join(GPU.format(index, 1, "") for index in range(200)),
+}
 
 
-@pytest.mark.parametrize("key", ["trainer.nno\u200bdes", "\u200b", "tr\u202eainer"])
-def test_a_key_with_invisible_characters_below_a_directive(project, key):
-    written = key.encode("unicode_escape").decode()
-    built = project.page(
-        f'.. verl-memory::\n   :model: Qwen/Qwen2.5-7B\n   :gpus: 8*H100\n\n   "{written}": 2\n   trainer: {{"{written}": 1}}\n'
-    ).build()
-    assert any(f"index.rst:{line}" in text for text in built.warnings for line in (8, 9)), built.warnings
-    assert "Traceback" not in "".join(built.warnings)
+def test_fifty_problems_of_a_file_are_listed_whatever_finds_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for at, (name, text) in enumerate(FLOODS.items()):
+        file = Path(f"data{at}", name.removeprefix("rules/"))
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        lines = [line for line in printed(f"data{at}")[1].splitlines() if line.startswith(f"{file}:")]
+        assert [line for line in lines if "more problems are not listed; fix the others first" in line]
+        assert len(lines) == 51
+        assert max(map(len, lines)) < 1500
+        found = json.loads(printed(f"data{at}", "--format", "json")[0])
+        assert len([problem for problem in found if problem["path"] == str(file)]) == 51
+
+
+def test_errors_are_listed_before_warnings_and_no_line_is_endless(data, monkeypatch):
+    monkeypatch.chdir(data.path.parent)
+    settings = {**{f"x{index}.y": 1 for index in range(60)}, "actor_rollout_ref.rollout.n": "five"}
+    data.run("a", settings=settings)
+    data.run("b", label="x" * 100_000, task="y\u200b" * 50_000, **{"k" * 1000: 1})
+    lines = printed("data")[1].splitlines()
+    assert [line for line in lines if ": ERROR: actor_rollout_ref.rollout.n: " in line]
+    assert max(map(len, lines)) < 900
+
+
+@pytest.mark.parametrize("path", ["a b.sh", "a%2f..%2fb.sh", "a?x=1#y.sh", "ü.sh", "a&b;c.sh", "a:b.sh"])
+def test_what_a_path_may_hold_stays_in_the_path(data, path, capsys):
+    data.run("a", script={"ref": "main", "path": path})
+    assert main(["table", str(data.path), "--columns", "link", "--format", "list-table"]) == 0
+    href = re.search(r"<(\S+)>`__", capsys.readouterr().out)[1].replace("\\", "")
+    assert href.startswith("https://github.com/verl-project/verl/blob/main/")
+    assert not re.search(r"[ ?#<>]|/\.\./", href)

@@ -12,9 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.diagnostics import FORBIDDEN
-from sphinx_verl_resources.links import Links
 from sphinx_verl_resources.printed import runs_text
-from sphinx_verl_resources.records import Run
+from sphinx_verl_resources.records import Links, Run
 
 COLUMN = "settings.data.x"
 RUN = {

@@ -1,0 +1,67 @@
+"""``.. verl-accuracy::`` in real builds."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from page_cases import words
+
+CASE = {
+    "id": "one", "source": {"repo": "o/r", "issue": 7}, "model": "Qwen/Qwen2.5-7B-Instruct",
+    "gpus": {"count": 8, "type": "H100"}, "outcome": "measured", "measured": {"gib": 50.0, "counter": "nvidia-smi"},
+    "config": {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4},
+}  # fmt: skip
+
+
+@pytest.fixture
+def cases(own, data):
+    """Additional cases to those of the package."""
+    found = [
+        CASE,
+        {**CASE, "id": "two", "contested": "Somebody else saw 20 GiB."},
+        {**CASE, "id": "three", "outcome": "oom", "measured": None, "source": "https://example.org/talk"},
+        {**CASE, "id": "four", "model": "nobody/knows", "not_scored": "Too little is known."},
+    ]
+    found = [{key: value for key, value in case.items() if value is not None} for case in found]
+    data.write("cases/own.yaml", json.dumps(found))
+    return own
+
+
+def test_cases_are_beside_what_was_observed(cases):
+    build = cases.page(".. verl-accuracy::\n   :group: other\n").build()
+    assert build.warnings == []
+    block = build.soup().select_one("details.verl-details")
+    assert block.summary.get_text(strip=True) == f"{len(block.select('tbody tr'))} cases"
+    headings, *rows = [
+        [words(cell) for cell in row.select("th, td")]
+        for row in build.soup().select("table.verl-accuracy tr")
+    ]
+    assert headings == [
+        "Case and source", "Model", "GPUs", "Compared", "Computed (GiB)", "Range (GiB)", "Observed (GiB)", "Error",
+        "Inside, or verdict",
+    ]  # fmt: skip
+    found = {row[0].partition(",")[0]: row for row in rows}
+    one, two, three, four = (found[name] for name in ("one", "two", "three", "four"))
+    assert (one[2], one[3], one[6]) == ("8*H100", "peak of the GPU", "50.0")
+    error = float(one[7].removesuffix(" %").replace("\N{MINUS SIGN}", "-"))
+    assert error == pytest.approx(
+        (float(one[4]) / 50 - 1) * 100, abs=0.2
+    )  # rounding of a figure with one decimal
+    assert one[8] in {"yes", "no"}
+    assert two[8].startswith("contested [")
+    assert two[7] == f"({one[7]})"
+    assert (three[0], three[3], three[6]) == ("three", "outcome", "out of memory")
+    assert re.fullmatch(
+        r"(fits|borderline|depends on the lengths|does not fit): (agrees|contradicts)", three[8]
+    )
+    assert four[4] == four[7] == ""
+    assert four[8].startswith("not scored [")
+    soup = build.soup()
+    link = next(a for a in soup.select("table.verl-accuracy a") if a.get_text() == "one")
+    assert link["href"] == "https://github.com/o/r/issues/7"
+    mark = next(row for row in soup.select("tbody tr") if "two" in row.td.get_text()).select_one(
+        "a.verl-mark"
+    )
+    assert "Somebody else saw 20 GiB." in soup.find(id=mark["href"][1:]).find_parent("li").get_text()
