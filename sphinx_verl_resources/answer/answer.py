@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
 from ..estimator.estimate import estimate
-from ..estimator.names import with_adapters
 from ..estimator.pools import TRAINER_GPUS
 from ..estimator.recorded import estimate_run, request_of_run
-from ..estimator.request import changed
+from ..estimator.request import changed, with_adapters
 from ..estimator.tasks import LIMITS, fitted
 from .changes import changes_for
 from .evidence import needs_of, runs_for, smallest_run, takes_no_more, trust_in
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..estimator.context import EstimatorContext
-    from ..estimator.names import Verdict
-    from ..estimator.request import Request
+    from ..estimator.request import Request, Verdict
     from ..records import Run
     from .changes import Change
     from .evidence import Needs, Trust

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..estimator.estimate import Estimate
-    from ..estimator.names import Verdict
     from ..estimator.registries import Registries
-    from ..estimator.request import Request
+    from ..estimator.request import Request, Verdict
     from ..estimator.suggestions import Relief
 
 #: The largest number of changes to return.

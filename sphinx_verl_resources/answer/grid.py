@@ -11,8 +11,8 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
-from ..estimator.names import VERDICTS
 from ..estimator.registries import capacity_of
+from ..estimator.request import VERDICTS
 from ..estimator.tasks import LIMITS
 from ..units import GIB
 from .answer import Answers

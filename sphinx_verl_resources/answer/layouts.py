@@ -15,9 +15,8 @@ from ..estimator.tasks import BUDGETS, LIMITS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..estimator.names import Verdict
     from ..estimator.registries import Registries
-    from ..estimator.request import Request
+    from ..estimator.request import Request, Verdict
 
 #: The numbers of GPUs to try: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)

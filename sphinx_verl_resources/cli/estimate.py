@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..estimator.cases import CaseEntry
     from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
-    from ..estimator.names import Verdict
+    from ..estimator.request import Verdict
 
 
 class Found(NamedTuple):

@@ -33,8 +33,7 @@ from ..estimator.recorded import request_of_run
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
-from ..intake.run_ids import ID_FORM, is_id
-from ..intake.run_text import TODO, blank_text, run_text, text_for
+from ..intake.run_text import ID_FORM, TODO, blank_text, is_id, run_text, text_for
 from ..intake.sources import Sources, UserInput
 from ..printed import runs_text
 from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Links, Run

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..estimator.context import EstimatorContext
-    from ..estimator.names import Verdict
+    from ..estimator.request import Verdict
     from ..estimator.versions import Version
     from ..intake.recorded_names import NamedModel
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from .case_records import Case
     from .context import EstimatorContext
-    from .names import Verdict
     from .peak import AnyEstimate
     from .registries import Registries
+    from .request import Verdict
 
 #: The computed figure that an observed one is compared with.
 Figure = Literal["counter", "peak"]

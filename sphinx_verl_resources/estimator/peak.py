@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ..breakdown import Breakdown
     from ..diagnostics import Diagnostic
     from .allocations import Allocations
-    from .names import Verdict
     from .phases import Phase
     from .registries import Registries
+    from .request import Verdict
     from .shape import Shape
     from .suggestions import Suggestion
     from .versions import Version

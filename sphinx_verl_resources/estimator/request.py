@@ -1,10 +1,10 @@
-"""The request that an estimate answers."""
+"""The request that an estimate answers, and the verdicts that it can give."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
 from ..records import MOST_GPUS
@@ -23,6 +23,9 @@ ROLLOUT = f"{ROOT}.rollout"
 MODEL = f"{ROOT}.model"
 
 _Fields = TypeVar("_Fields")
+Verdict = Literal["fits", "borderline", "depends-on-lengths", "does-not-fit", "unknown"]
+#: The verdicts on a run, from the best to the worst, then the undecided one.
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Backend = Literal["fsdp", "fsdp2", "megatron"]
 #: Bytes of a number, by the data types that verl accepts.
 DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
@@ -127,3 +130,13 @@ def error_at(key: str, message: str, remedy: str = "", code: Code = "wrong_value
 def warning_at(key: str, message: str, remedy: str = "", code: Code = "wrong_value") -> Diagnostic:
     """Return a problem that does not prevent an estimate; arguments as for ``error_at``."""
     return Diagnostic(Location("", key=key), code, message, remedy, Severity.WARNING)
+
+
+def with_adapters(task: str) -> str:
+    """Return the LoRA variant of a task.
+
+    >>> with_adapters("GRPO"), with_adapters("DAPO (fully async)")
+    ('GRPO-LoRA', 'DAPO-LoRA (fully async)')
+    """
+    name, blank, variant = task.partition(" ")
+    return f"{name}-LoRA{blank}{variant}"

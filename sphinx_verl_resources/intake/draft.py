@@ -13,8 +13,7 @@ from ..records import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
 from ..settings.script_names import ScriptName, parse_script_name
 from .log_facts import measured_fields
 from .recorded_names import model_of, recorded_gpu
-from .run_ids import suggested_id
-from .run_text import TODO
+from .run_text import TODO, suggested_id
 from .sources import ONE_RUN, is_private, public_settings, tells_of_a_machine
 from .tasks import ESTIMATOR, program_of, task_of
 

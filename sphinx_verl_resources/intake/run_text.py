@@ -1,4 +1,4 @@
-"""The text of run files: the order of the fields, quotes and line breaks."""
+"""The text of run files: their ids, the order of the fields, quotes and line breaks."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ..records import Run
+from ..records import FORMS, SLUG, Run, slug
 from ..selection import as_text
 from ..strict_yaml import read_yaml
 from ..validation import models_in, strings_in, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Container
     from pathlib import Path
 
 #: Marks a value to fill in.
@@ -32,6 +34,11 @@ QUOTED = frozenset({"infer.version", "versions.verl", "versions.torch", "evidenc
 _BLOCKS = frozenset({"script", "settings"})
 #: The fields of a run in the order of a file.
 FIELD_ORDER = tuple(Run.model_fields)
+
+#: Characters of an id.
+MAX_ID_LENGTH = 80
+#: The form of an id, in words.
+ID_FORM = f"{FORMS[SLUG]}, at most {MAX_ID_LENGTH} characters"
 
 #: The width of a line, and of folded text.
 _WIDTH, _TEXT_WIDTH = 115, 88
@@ -199,3 +206,51 @@ def _is_plain_elsewhere(text: str) -> bool:
     """Return whether YAML 1.1, in which ``no`` and ``1_000`` are not text, reads a text or a date."""
     tag = _YAML_1_1.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return tag == "tag:yaml.org,2002:str" or re.fullmatch(r"\d{4}-\d\d-\d\d", text) is not None
+
+
+# -- ids
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text is a valid id, and so a valid name for a run file.
+
+    >>> is_id("a-1"), is_id("../a"), is_id("a" * 81)
+    (True, False, False)
+    """
+    return re.fullmatch(SLUG, text) is not None and len(text) <= MAX_ID_LENGTH
+
+
+def suggested_id(
+    model: str, task: str, gpus: int | None, gpu: str | None, more: str = "", taken: Container[str] = ()
+) -> str:
+    """Return an id for a run, built like the ids of the recorded runs.
+
+    Args:
+        model: the model, with or without its owner; the suffix ``-Instruct`` is omitted.
+        task: the algorithm and variant.
+        gpus: the number of GPUs; None if unknown.
+        gpu: the type of the GPUs; None if unknown.
+        more: a distinction from similar runs, such as the backend.
+        taken: the existing ids; ``more``, and then a number, is added until the id is free.
+
+    >>> suggested_id("Qwen/Qwen2.5-7B-Instruct", "GRPO-LoRA", 1, "H100")
+    'qwen2-5-7b-grpo-lora-1xh100'
+    >>> suggested_id("m", "GRPO", 8, None, "megatron", {"m-grpo-8-gpus", "m-grpo-8-gpus-megatron"})
+    'm-grpo-8-gpus-megatron-2'
+    >>> suggested_id("m", "GRPO", None, "H100"), suggested_id("m", "GRPO", None, None)
+    ('m-grpo-h100', 'm-grpo')
+    """
+    name = _model_slug(model)
+    kind = slug(gpu or "")
+    known = f"{gpus}x{kind}" if kind else f"{gpus}-gpus"
+    ending = slug(f"{task}-{kind if gpus is None else known}")
+    most = MAX_ID_LENGTH
+    first = f"{name[: most - 30 - len(ending)].strip('-') or 'run'}-{ending}"[:most].strip("-")
+    longer = f"{first}-{slug(more)}"[:most].strip("-") if slug(more) else first
+    numbered = (f"{longer[: most - 6].strip('-')}-{number}" for number in count(2))
+    return next(name for name in chain((first, longer), numbered) if name not in taken)
+
+
+def _model_slug(name: str) -> str:
+    """Return the beginning of the ids of a model's runs."""
+    return slug(name.rsplit("/", 1)[-1].removesuffix("-Instruct"))

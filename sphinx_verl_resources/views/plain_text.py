@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ..estimator.estimate import Estimate
-    from ..estimator.names import Verdict
     from ..estimator.phases import Phase
+    from ..estimator.request import Verdict
 
 _ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Phase | Largest saving, GiB"
 _PHASES = "Phase | GiB> | Largest part, GiB"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..answer.layouts import Layout
     from ..estimator.estimate import Estimate
-    from ..estimator.names import Verdict
+    from ..estimator.request import Verdict
 
 MARK_CLASS = "verl-verdict"
 LABELS: Mapping[str, str] = {

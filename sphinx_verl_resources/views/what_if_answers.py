@@ -13,8 +13,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..answer.command import SEPARATOR
-from ..estimator.names import VERDICTS
 from ..estimator.phases import LABELS
+from ..estimator.request import VERDICTS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _
 from ..units import two_digits
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..answer.grid import Axes, GridCells
-    from ..estimator.names import Verdict
+    from ..estimator.request import Verdict
 
     Fields = Sequence[Mapping[str, Any]]
     Answers = Mapping[str, Any]

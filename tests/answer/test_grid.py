@@ -13,7 +13,7 @@ from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.answer.sizes import fewest_tables
 from sphinx_verl_resources.commands import given_data
 from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.names import VERDICTS
+from sphinx_verl_resources.estimator.request import VERDICTS
 from sphinx_verl_resources.units import gib_number
 
 DATA = EstimatorContext()

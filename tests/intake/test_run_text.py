@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.dataset import bundled_directory
 from sphinx_verl_resources.diagnostics import FORBIDDEN
-from sphinx_verl_resources.intake.run_ids import suggested_id
-from sphinx_verl_resources.intake.run_text import run_text
+from sphinx_verl_resources.intake.run_text import run_text, suggested_id
 from sphinx_verl_resources.records import SLUG, size_class
 from sphinx_verl_resources.strict_yaml import read_yaml
 

@@ -12,9 +12,8 @@ from sphinx_verl_resources.answer.search import Tried
 from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import Estimate, estimate
 from sphinx_verl_resources.estimator.export import result_of
-from sphinx_verl_resources.estimator.names import VERDICTS
 from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run, figures
-from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.estimator.request import VERDICTS, Request
 from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
 from sphinx_verl_resources.units import GIB, gib
 from sphinx_verl_resources.views.estimate import answer, phase_rows, run_texts
