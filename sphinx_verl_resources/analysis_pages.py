@@ -11,7 +11,7 @@ from .analysis_records import LIMITS, REQUIREMENTS, TOTAL
 from .charts import formula_list, waterfall
 from .diagnostics import NoAnswerError, did_you_mean
 from .directive import ABOUT_TABLE, Option, VerlDirective, number, pieces
-from .domain import page_link
+from .domain import ESTIMATOR, LABEL, link
 from .i18n import N_, _, plural
 from .nodes import (
     Cell,
@@ -76,7 +76,7 @@ class AnalysisDirective(VerlDirective):
             return content
         title = _("Where verl works differently, as of {date}:").format(date=analysis.verl.date.isoformat())
         more = _("The estimator computes what verl really does, phase by phase.")
-        about_estimator = page_link(self.env, self.domain.settings.estimator_page, more)
+        about_estimator = link(self.env, LABEL, ESTIMATOR, more)
         notes = numbered_notes(*map(self._remark, new), start=listed_before + 1)
         return [*content, notes_title(title), notes, notes_title(about_estimator)]
 
@@ -86,9 +86,9 @@ class AnalysisDirective(VerlDirective):
             name, address = source.text, source.url
             if source.path:
                 name, ref = source.path.rsplit("/", 1)[-1], self.data.analysis.verl.ref
-                address = self.domain.settings.links.file(ref, source.path, source.lines)
-            link = nodes.reference("", name or "", refuri=address)
-            sources += [nodes.Text(", " if sources else " ("), link]
+                address = self.domain.links.file(ref, source.path, source.lines)
+            reference = nodes.reference("", name or "", refuri=address)
+            sources += [nodes.Text(", " if sources else " ("), reference]
         target = nodes.target("", "", ids=[f"verl-remark-{remark.name}"])
         text = [nodes.Text(one_line(remark.text)), *sources, nodes.Text(")")]
         return nodes.paragraph("", "", target, *text, translatable=0)

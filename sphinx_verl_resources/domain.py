@@ -6,8 +6,10 @@ it was read with. It is written again when the stamp of the last finished build 
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from docutils import nodes
@@ -22,16 +24,14 @@ from sphinx.util.nodes import make_refnode
 from sphinx.util.osutil import relative_uri
 
 from . import __version__
-from .config import PREFIX, VALUES, VerlConfig, conf_place, read_config
 from .dataset import configured_directory
-from .diagnostics import NoAnswerError, Severity, did_you_mean, listed, one_line
+from .diagnostics import Diagnostic, Location, NoAnswerError, Severity, did_you_mean, listed, one_line
 from .i18n import N_, _
-from .records import SIZES, is_address
+from .records import SCRIPT_URL, SIZES, Links, is_address
 from .selection import natural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
 
     from docutils.nodes import Element, Node, reference, system_message
     from sphinx.addnodes import pending_xref
@@ -49,8 +49,26 @@ RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
 #: Their names for readers, and where to record one.
 LABELS = {RUN: N_("run"), SIZE: N_("size class"), GPU: N_("GPU"), MODEL: N_("model")}
 RECORD = {GPU: "add it to gpus.yaml", MODEL: "add it to architectures.yaml"}
-#: The kind of a link to a file next to the pages.
-FILE = "file"
+#: The kinds of a link to a file next to the pages, and to a label.
+FILE, LABEL = "file", "label"
+#: The labels that pages of ours link to, if a page of the project has them.
+PAGES = ADD_A_RUN, ESTIMATOR, OUT_OF_MEMORY = "verl-add-a-run", "verl-estimator", "out-of-memory"
+#: The values of conf.py without their prefix: the default, its type in words, and the meaning in
+#: reStructuredText.
+PREFIX = "verl_resources_"
+VALUES: dict[str, tuple[Any, str, str]] = {
+    "data": (
+        [],
+        "list of directories",
+        "Data directories, relative to conf.py. Their runs replace the bundled runs; their registries extend "
+        "the bundled ones and override entries of the same name.",
+    ),
+    "script_url": (
+        SCRIPT_URL,
+        "address with ``{ref}`` and ``{path}``",
+        "Address of a file in verl's repository.",
+    ),
+}
 logger = logging.getLogger(__name__)
 
 
@@ -105,7 +123,11 @@ class ObjectRole(XRefRole):
             title = name.rpartition("/")[2] if target.startswith("~") else name
         domain = VerlDomain.of(env)
         domain.use()
-        return title, domain.canonical(kind, name) or name
+        if kind == SIZE:
+            return title, name.upper()
+        registry = {GPU: domain.records.gpus, MODEL: domain.records.architectures}.get(kind)
+        entry = registry.get(name) if registry else None
+        return title, entry.lookup_names[0] if entry else name
 
 
 class ValueRole(SphinxRole):
@@ -177,10 +199,8 @@ class VerlDomain(Domain):
         "memory": ValueRole(_figure_of_analysis, "analysis", "config_keys"),
     }
 
-    #: The directory of conf.py, and the number of processes to use.
-    confdir: Path
-    jobs: int
-    #: Loads what other rooms add, see ``extension.ROOMS``.
+    #: Set when the builder starts: the application, and a function that loads a part of ``extension.ROOMS``.
+    app: Sphinx
     room: Callable[[str], Any]
 
     @classmethod
@@ -188,18 +208,32 @@ class VerlDomain(Domain):
         """Return the domain of a build."""
         return cast("VerlDomain", env.get_domain(cls.name))
 
-    # -- the data of one build
+    # -- conf.py and the data of one build
+
+    def conf_place(self, name: str) -> Location:
+        """Return the line of conf.py that sets a value; the first line if there is none."""
+        file = Path(self.app.confdir, "conf.py")
+        text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+        match = re.search(rf"^{PREFIX}{name}\b", text, re.MULTILINE)
+        return Location("conf.py", text.count("\n", 0, match.start() if match else 0) + 1, 1)
 
     @cached_property
-    def settings(self) -> VerlConfig:
-        """The values of conf.py."""
-        return read_config(self.env.config, self.confdir)
+    def links(self) -> Links:
+        """The links to verl's repository; the default in place of an invalid template, see ``report``."""
+        template = str(self.env.config.verl_resources_script_url)
+        fields = sorted(re.findall(r"\{[^}]*\}?|\}", template))
+        is_right = fields == ["{path}", "{ref}"] and is_address(re.sub("[{}]", "", template))
+        return Links(template) if is_right else Links()
 
     @cached_property
     def records(self) -> Any:
         """Read the data files once; each kind of record is loaded on first use."""
-        directories = [configured_directory(name, self.confdir) for name in self.settings.data]
-        return self.room("data")(directories, missing=conf_place(self.confdir, "data"))
+        names = self.env.config.verl_resources_data
+        directories = [
+            configured_directory(str(name), Path(self.app.confdir))
+            for name in (names if isinstance(names, (list, tuple)) else [names])
+        ]
+        return self.room("data")(directories, missing=self.conf_place("data"))
 
     # -- pages
 
@@ -224,7 +258,6 @@ class VerlDomain(Domain):
     def outdated(self) -> set[str]:
         """Drop the data of the last build; return the documents to read again, and note the new digest."""
         self.__dict__.pop("records", None)
-        self.__dict__.pop("settings", None)
         values = [getattr(self.env.config, PREFIX + name) for name in VALUES]
         now = _digest(__version__, values, self.records.digest)
         if self.data["digest"] == now:
@@ -235,10 +268,8 @@ class VerlDomain(Domain):
     @property
     def stamp(self) -> str:
         """A digest of what our pages show in an output: the data, and the places that links point to."""
-        labels = cast("StandardDomain", self.env.get_domain("std")).anonlabels
-        names = (self.settings.add_run, self.settings.estimator_page)
-        places = [labels.get(name.lower()) for name in names]
-        return _digest(self.data["digest"], sorted(self.objects.items()), places)
+        pages = [self.find(LABEL, name) for name in PAGES]
+        return _digest(self.data["digest"], sorted(self.objects.items()), pages)
 
     def report(self) -> None:
         """Print every problem of the data once per build, if any page uses the data.
@@ -248,8 +279,12 @@ class VerlDomain(Domain):
         known, parts = self.data["problems"], {"runs"}.union(*self.pages.values())
         for part in parts - known.keys():
             known[part] = self.records.diagnostics_of(part)
-        found = {problem for part in parts for problem in known[part]}
-        for problem in listed((*self.settings.problems, *sorted(found))):
+        found = sorted({problem for part in parts for problem in known[part]})
+        if self.links.script_url != self.env.config.verl_resources_script_url:
+            message = f"{PREFIX}script_url must be an address with {{ref}}, {{path}} and no other placeholder"
+            remedy = "the default is used instead"
+            found.insert(0, Diagnostic(self.conf_place("script_url"), "config", message, remedy))
+        for problem in listed(found):
             log_at(str(problem.place), problem.code, problem.text, self.env.config, problem.severity)
 
     # -- objects on pages that references can link to
@@ -263,21 +298,15 @@ class VerlDomain(Domain):
         """Return the objects of a kind on the document being read, by name."""
         return self.objects.setdefault(self.env.docname, {}).setdefault(kind, {})
 
-    def canonical(self, kind: str, name: str) -> str | None:
-        """Return the recorded name of an object, given any of its names; None if it is unknown."""
-        if kind == SIZE:
-            return next((size for size in SIZES if size.casefold() == name.casefold()), None)
-        if kind == RUN:
-            return name if name in self.records.runs else None
-        entry = (self.records.gpus if kind == GPU else self.records.architectures).get(name)
-        return entry.lookup_names[0] if entry else None
-
     def find(self, kind: str, name: str, docname: str = "") -> tuple[str, Target] | None:
-        """Return the page of an object: ``docname``, or the page with the most objects of its kind.
+        """Return where a label or an object is: on ``docname``, or the page with the most of its kind.
 
         Returns:
-            The document name, and the object there; None if no page shows it.
+            The document name, and the place there; None if there is none.
         """
+        if kind == LABEL:
+            page, anchor = cast("StandardDomain", self.env.get_domain("std")).anonlabels.get(name, ("", ""))
+            return (page, Target(anchor, "")) if page else None
         pages = [page for page, kinds in self.objects.items() if name in kinds.get(kind, ())]
         if not pages:
             return None
@@ -336,8 +365,7 @@ class VerlDomain(Domain):
             return None
         page, shown = found
         if not node.get("refexplicit"):
-            contnode = contnode.deepcopy()
-            contnode.clear()
+            contnode = contnode.copy()
             contnode += nodes.Text(shown.title)
         try:
             return make_refnode(builder, fromdocname, page, shown.anchor, contnode, shown.title)
@@ -373,42 +401,22 @@ def _digest(*parts: object) -> str:
 # -- links whose target is known only after all pages are read
 
 
-def link(env: BuildEnvironment, kind: str, name: str, text: str, instead: Sequence[nodes.Node]) -> Element:
-    """Return a link to a label (kind ``std:ref``) or an object; ``instead`` replaces it if there is none."""
-    domain, _colon, role = kind.rpartition(":")
-    about = {"refdomain": domain or "verl", "reftype": role, "reftarget": name, "refdoc": env.docname}
-    inside = nodes.inline("", text)
-    return addnodes.pending_xref("", inside, **about, refexplicit=True, refwarn=0, verl_instead=[*instead])
+def link(env: BuildEnvironment, kind: str, name: str, text: str, *instead: Node) -> pending_xref:
+    """Return a link to an object, a file or a label; ``instead`` replaces it if there is no target."""
+    about = {"refdomain": VerlDomain.name, "reftype": kind, "reftarget": name, "refdoc": env.docname}
+    return addnodes.pending_xref("", nodes.inline("", text), **about, refexplicit=True, verl_instead=instead)
 
 
-def page_link(
-    env: BuildEnvironment, target: str, text: str, instead: Sequence[nodes.Node] = ()
-) -> nodes.Element:
-    """Return a link to an address, or to a label that may or may not exist."""
-    if is_address(target):
-        return nodes.reference("", text, refuri=target)
-    return link(env, "std:ref", target.lower(), text, instead)
-
-
-def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
+def row_link(env: BuildEnvironment, run: str, text: str) -> pending_xref:
     """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
-    return link(env, RUN, run, text, [nodes.Text(f"{text} ({run})")])
+    return link(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
 
 
-def replace_missing(
+def fall_back(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
-) -> nodes.Node | None:
+) -> nodes.inline | None:
     """Handle ``missing-reference`` for the links above."""
-    if "verl_instead" not in node:
-        return None
-    return nodes.inline("", "", *(inner.deepcopy() for inner in node["verl_instead"]))
-
-
-def contribute_link(env: BuildEnvironment, target: str) -> nodes.Element:
-    """Return an invitation that links to ``target``; if the label does not exist, a command follows it."""
-    text = _("Add one.")
-    command = nodes.literal("", "verl-resources new --help")
-    return page_link(env, target, text, [nodes.Text(f"{text} "), command])
+    return nodes.inline("", "", *node["verl_instead"]) if "verl_instead" in node else None
 
 
 def log_at(

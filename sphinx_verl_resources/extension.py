@@ -12,8 +12,7 @@ from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
 from . import __version__
-from .config import register_config
-from .domain import RunIndex, VerlDomain, is_for_browsers, replace_missing
+from .domain import PREFIX, VALUES, RunIndex, VerlDomain, fall_back, is_for_browsers
 from .filter_bar import ELEMENT_ID, WriteRows
 from .i18n import CATALOG, LOCALE, _
 from .nodes import add_nodes
@@ -115,7 +114,10 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
     app.add_message_catalog(CATALOG, str(LOCALE))
     RunIndex.localname = _("Recorded runs")
-    register_config(app)
+    for name, (default, _kind, meaning) in VALUES.items():
+        # A changed value makes Sphinx read again only our pages, see `VerlDomain.outdated`.
+        types = (list, tuple) if name == "data" else (str,)
+        app.add_config_value(PREFIX + name, default, "", types, meaning)
     app.add_domain(VerlDomain)
     add_nodes(app)
     for name in DIRECTIVES:
@@ -126,7 +128,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("env-get-outdated", lambda app, env, *changes: sorted(VerlDomain.of(env).outdated()))
     app.connect("env-updated", report)
     app.connect("build-finished", finish)
-    app.connect("missing-reference", replace_missing)
+    app.connect("missing-reference", fall_back)
     app.connect("doctree-resolved", settle_forms)
     app.connect("html-page-context", add_assets)
     return {
@@ -151,8 +153,7 @@ def prepare_builders(app: Sphinx, config: Config) -> None:
 def start(app: Sphinx) -> None:
     """Set what the domain needs to know of the application."""
     domain = VerlDomain.of(app.env)
-    domain.confdir, domain.jobs = Path(app.confdir), app.parallel
-    domain.room = lambda name: load(ROOMS[name])
+    domain.app, domain.room = app, lambda name: load(ROOMS[name])
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:

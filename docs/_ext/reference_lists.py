@@ -14,7 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
 from sphinx_verl_resources.commands import MODELS, command_named
-from sphinx_verl_resources.config import PREFIX, VALUES
+from sphinx_verl_resources.domain import PREFIX, VALUES
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
 from sphinx_verl_resources.run_cells import COMPUTED
 from sphinx_verl_resources.selection import every_field
@@ -100,12 +100,12 @@ class Config(Generated):
     """``.. docs-config::``: the values of conf.py."""
 
     def lines(self) -> Iterator[str]:
-        for name, value in VALUES.items():
+        for name, (default, kind, meaning) in VALUES.items():
             yield f".. confval:: {PREFIX}{name}"
-            yield f"   :type: {value.kind}"
-            yield f"   :default: ``{value.default!r}``"
+            yield f"   :type: {kind}"
+            yield f"   :default: ``{default!r}``"
             yield ""
-            yield f"   {value.help}"
+            yield f"   {meaning}"
             yield ""
 
 
