@@ -7,16 +7,15 @@ it was read with. It is written again when the stamp of the last finished build 
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from docutils import nodes
-from sphinx import addnodes
+from sphinx.addnodes import pending_xref
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.domains import Domain, Index, IndexEntry, ObjType
-from sphinx.errors import NoUri
 from sphinx.roles import XRefRole
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
@@ -24,51 +23,30 @@ from sphinx.util.nodes import make_refnode
 from sphinx.util.osutil import relative_uri
 
 from . import __version__
-from .dataset import configured_directory
-from .diagnostics import Diagnostic, Location, NoAnswerError, Severity, did_you_mean, listed, one_line
+from .dataset import Dataset, configured_directory
+from .diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, did_you_mean, listed, one_line
 from .i18n import N_, _
-from .records import SCRIPT_URL, SIZES, Links, is_address
+from .records import SIZES, Links, is_address
 from .selection import natural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from docutils.nodes import Element, Node, reference, system_message
-    from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
     from sphinx.builders import Builder
     from sphinx.config import Config
     from sphinx.domains.std import StandardDomain
     from sphinx.environment import BuildEnvironment
 
-    from .dataset import Dataset
-    from .diagnostics import Code
-
 #: The kinds of objects; ``:any:`` prefers them in this order.
 RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
 #: Their names for readers, and where to record one.
-LABELS = {RUN: N_("run"), SIZE: N_("size class"), GPU: N_("GPU"), MODEL: N_("model")}
+LABELS = {RUN: "run", SIZE: "size class", GPU: "GPU", MODEL: "model"}
 RECORD = {GPU: "add it to gpus.yaml", MODEL: "add it to architectures.yaml"}
 #: The kinds of a link to a file next to the pages, and to a label.
 FILE, LABEL = "file", "label"
 #: The labels that pages of ours link to, if a page of the project has them.
 PAGES = ADD_A_RUN, ESTIMATOR, OUT_OF_MEMORY = "verl-add-a-run", "verl-estimator", "out-of-memory"
-#: The values of conf.py without their prefix: the default, its type in words, and the meaning in
-#: reStructuredText.
-PREFIX = "verl_resources_"
-VALUES: dict[str, tuple[Any, str, str]] = {
-    "data": (
-        [],
-        "list of directories",
-        "Data directories, relative to conf.py. Their runs replace the bundled runs; their registries extend "
-        "the bundled ones and override entries of the same name.",
-    ),
-    "script_url": (
-        SCRIPT_URL,
-        "address with ``{ref}`` and ``{path}``",
-        "Address of a file in verl's repository.",
-    ),
-}
 logger = logging.getLogger(__name__)
 
 
@@ -113,7 +91,7 @@ class ObjectRole(XRefRole):
     """
 
     def process_link(
-        self, env: BuildEnvironment, refnode: Element, has_explicit_title: bool, title: str, target: str
+        self, env: BuildEnvironment, refnode: nodes.Element, has_explicit_title: bool, title: str, target: str
     ) -> tuple[str, str]:
         """Turn a name into the recorded one."""
         kind, name = refnode["reftype"], " ".join(target.split())
@@ -141,7 +119,7 @@ class ValueRole(SphinxRole):
     def __init__(self, value: Callable[[Dataset, str], str], *reads: str) -> None:
         self.value, self.reads = value, reads
 
-    def run(self) -> tuple[list[Node], list[system_message]]:
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Return the value."""
         domain = VerlDomain.of(self.env)
         domain.use(*self.reads)
@@ -214,7 +192,7 @@ class VerlDomain(Domain):
         """Return the line of conf.py that sets a value; the first line if there is none."""
         file = Path(self.app.confdir, "conf.py")
         text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
-        match = re.search(rf"^{PREFIX}{name}\b", text, re.MULTILINE)
+        match = re.search(rf"^{name}\b", text, re.MULTILINE)
         return Location("conf.py", text.count("\n", 0, match.start() if match else 0) + 1, 1)
 
     @cached_property
@@ -228,23 +206,16 @@ class VerlDomain(Domain):
     @cached_property
     def records(self) -> Any:
         """Read the data files once; each kind of record is loaded on first use."""
-        names = self.env.config.verl_resources_data
-        directories = [
-            configured_directory(str(name), Path(self.app.confdir))
-            for name in (names if isinstance(names, (list, tuple)) else [names])
-        ]
-        return self.room("data")(directories, missing=self.conf_place("data"))
+        given, confdir = self.env.config.verl_resources_data, Path(self.app.confdir)
+        names = given if isinstance(given, (list, tuple)) else [given]
+        directories = [configured_directory(str(name), confdir) for name in names]
+        return self.room("data")(directories, missing=self.conf_place("verl_resources_data"))
 
     # -- pages
 
-    @property
-    def pages(self) -> dict[str, set[str]]:
-        """The documents with a directive or role of ours, and the parts of the data that each uses."""
-        return cast("dict[str, set[str]]", self.data["pages"])
-
     def use(self, *parts: str) -> None:
         """Note that the document being read is one of ours, and uses some parts of the data."""
-        self.pages.setdefault(self.env.docname, set()).update(parts)
+        self.data["pages"].setdefault(self.env.docname, set()).update(parts)
 
     def note_file(self, path: str, text: str) -> None:
         """Remember a file that the document being read needs, by its path in the output."""
@@ -258,12 +229,11 @@ class VerlDomain(Domain):
     def outdated(self) -> set[str]:
         """Drop the data of the last build; return the documents to read again, and note the new digest."""
         self.__dict__.pop("records", None)
-        values = [getattr(self.env.config, PREFIX + name) for name in VALUES]
-        now = _digest(__version__, values, self.records.digest)
+        now = _digest(__version__, self.links.script_url, self.records.digest)
         if self.data["digest"] == now:
             return set()
         self.data["digest"], self.data["problems"] = now, {}
-        return set(self.pages)
+        return set(self.data["pages"])
 
     @property
     def stamp(self) -> str:
@@ -276,14 +246,14 @@ class VerlDomain(Domain):
 
         A build without changes repeats the messages of the last one, so that no error is overlooked.
         """
-        known, parts = self.data["problems"], {"runs"}.union(*self.pages.values())
+        known, parts = self.data["problems"], {"runs"}.union(*self.data["pages"].values())
         for part in parts - known.keys():
             known[part] = self.records.diagnostics_of(part)
         found = sorted({problem for part in parts for problem in known[part]})
         if self.links.script_url != self.env.config.verl_resources_script_url:
-            message = f"{PREFIX}script_url must be an address with {{ref}}, {{path}} and no other placeholder"
-            remedy = "the default is used instead"
-            found.insert(0, Diagnostic(self.conf_place("script_url"), "config", message, remedy))
+            name, remedy = "verl_resources_script_url", "the default is used instead"
+            message = f"{name} must be an address with {{ref}}, {{path}} and no other placeholder"
+            found.insert(0, Diagnostic(self.conf_place(name), "config", message, remedy))
         for problem in listed(found):
             log_at(str(problem.place), problem.code, problem.text, self.env.config, problem.severity)
 
@@ -340,10 +310,6 @@ class VerlDomain(Domain):
         for kind, name, page, shown in self.every_object():
             yield name, name, kind, page, shown.anchor, 1
 
-    def get_type_name(self, type: ObjType, primary: bool = False) -> str:  # noqa: A002 - Sphinx's name
-        """Return the type of an object as search shows it."""
-        return f"{self.label} {_(type.lname)}"
-
     def resolve_xref(
         self,
         env: BuildEnvironment,
@@ -352,8 +318,8 @@ class VerlDomain(Domain):
         typ: str,
         target: str,
         node: pending_xref,
-        contnode: Element,
-    ) -> reference | None:
+        contnode: nodes.Element,
+    ) -> nodes.reference | None:
         """Return a link to the target; None if this output does not contain it."""
         if typ == FILE and is_for_browsers(builder):
             # In a single page, the address of the document is only an anchor.
@@ -367,10 +333,7 @@ class VerlDomain(Domain):
         if not node.get("refexplicit"):
             contnode = contnode.copy()
             contnode += nodes.Text(shown.title)
-        try:
-            return make_refnode(builder, fromdocname, page, shown.anchor, contnode, shown.title)
-        except NoUri:
-            return None  # this output leaves the page out
+        return make_refnode(builder, fromdocname, page, shown.anchor, contnode, shown.title)
 
     def resolve_any_xref(
         self,
@@ -379,14 +342,12 @@ class VerlDomain(Domain):
         builder: Builder,
         target: str,
         node: pending_xref,
-        contnode: Element,
+        contnode: nodes.Element,
     ) -> list[Any]:
         """Return the possible links of ``:any:`` or of a MyST link."""
-        links = (
-            (kind, self.resolve_xref(env, fromdocname, builder, kind, target, node, contnode))
-            for kind in KINDS
-        )
-        return [(f"{self.name}:{kind}", link) for kind, link in links if link is not None]
+        resolve = partial(self.resolve_xref, env, fromdocname, builder)
+        links = {kind: resolve(kind, target, node, contnode) for kind in KINDS}
+        return [(f"{self.name}:{kind}", link) for kind, link in links.items() if link]
 
 
 def is_for_browsers(builder: Builder) -> bool:
@@ -401,10 +362,10 @@ def _digest(*parts: object) -> str:
 # -- links whose target is known only after all pages are read
 
 
-def link(env: BuildEnvironment, kind: str, name: str, text: str, *instead: Node) -> pending_xref:
+def link(env: BuildEnvironment, kind: str, name: str, text: str, *instead: nodes.Node) -> pending_xref:
     """Return a link to an object, a file or a label; ``instead`` replaces it if there is no target."""
     about = {"refdomain": VerlDomain.name, "reftype": kind, "reftarget": name, "refdoc": env.docname}
-    return addnodes.pending_xref("", nodes.inline("", text), **about, refexplicit=True, verl_instead=instead)
+    return pending_xref("", nodes.inline("", text), **about, refexplicit=True, verl_instead=instead)
 
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> pending_xref:
@@ -420,7 +381,7 @@ def fall_back(
 
 
 def log_at(
-    place: str | Node, code: Code, message: str, config: Config, severity: Severity = Severity.ERROR
+    place: str | nodes.Node, code: Code, message: str, config: Config, severity: Severity = Severity.ERROR
 ) -> None:
     """Print a problem at a node, or at a place written as ``get_location`` returns it."""
     # Sphinx 8 prints type and subtype unless that is switched off; if it does not, add them here.

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
 from . import __version__
-from .domain import PREFIX, VALUES, RunIndex, VerlDomain, fall_back, is_for_browsers
+from .domain import RunIndex, VerlDomain, fall_back, is_for_browsers
 from .filter_bar import ELEMENT_ID, WriteRows
 from .i18n import CATALOG, LOCALE, _
 from .nodes import add_nodes
+from .records import SCRIPT_URL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sphinx.application import Sphinx
     from sphinx.config import Config
     from sphinx.environment import BuildEnvironment
@@ -77,36 +77,21 @@ def load(place: str) -> Any:
     return getattr(import_module(f".{module}", __package__), name)
 
 
-class AnyOption(dict[str, "Callable[[str], Any]"]):
-    """An option specification that accepts every option as text.
-
-    docutils reports an unknown option in several lines and without a hint, so the directive reports it.
-    """
-
-    def __missing__(self, name: str) -> Callable[[str], Any]:
-        return directives.unchanged
-
-    def __bool__(self) -> bool:
-        # If this is false, docutils reads the options as the argument.
-        return True
-
-
 class Directive(SphinxDirective):
     """Any directive of ours, before its class is loaded."""
 
     has_content = True
     optional_arguments = 1
     final_argument_whitespace = True
-    option_spec = AnyOption()
+    #: Accepts every option as text, because docutils reports an unknown one in several lines and without a
+    #: hint. If it were empty, docutils would read the options as the argument.
+    option_spec: ClassVar = defaultdict(lambda: directives.unchanged, name=directives.unchanged)
 
     def run(self) -> list[nodes.Node]:
         """Load the class of the directive, become one, and run."""
-        kind = load(DIRECTIVES[self.name])
-        if self.name == "verl-memory":
-            of_estimate = not self.options.keys() <= {option.name for option in kind.takes} or self.content
-            if not {"run", "model"}.isdisjoint(self.options) or (of_estimate and not self.arguments):
-                kind = load(ESTIMATE)
-        self.__class__ = kind
+        is_estimate = not self.arguments or not {"run", "model"}.isdisjoint(self.options)
+        kind = ESTIMATE if self.name == "verl-memory" and is_estimate else DIRECTIVES[self.name]
+        self.__class__ = load(kind)
         return self.run()
 
 
@@ -114,10 +99,9 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
     app.add_message_catalog(CATALOG, str(LOCALE))
     RunIndex.localname = _("Recorded runs")
-    for name, (default, _kind, meaning) in VALUES.items():
-        # A changed value makes Sphinx read again only our pages, see `VerlDomain.outdated`.
-        types = (list, tuple) if name == "data" else (str,)
-        app.add_config_value(PREFIX + name, default, "", types, meaning)
+    # If a value changes, `VerlDomain.outdated` names the pages to read again.
+    app.add_config_value("verl_resources_data", [], "", (list, tuple))
+    app.add_config_value("verl_resources_script_url", SCRIPT_URL, "", str)
     app.add_domain(VerlDomain)
     add_nodes(app)
     for name in DIRECTIVES:
@@ -146,8 +130,7 @@ def prepare_builders(app: Sphinx, config: Config) -> None:
     """
     # First, so that a file of the same name in the project's own folder wins.
     config.html_static_path = [str(STATIC), *config.html_static_path]
-    preamble = f"{MINUS}\n{config.latex_elements.get('preamble', '')}"
-    config.latex_elements = {**config.latex_elements, "preamble": preamble}
+    config.latex_elements["preamble"] = f"{MINUS}\n{config.latex_elements.get('preamble', '')}"
 
 
 def start(app: Sphinx) -> None:
@@ -159,13 +142,13 @@ def start(app: Sphinx) -> None:
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Log the problems of the data after all pages are read; return the pages to write again."""
     domain, file = VerlDomain.of(env), stamp_file(app)
-    if not domain.pages:
+    if not domain.data["pages"]:
         return []
     domain.report()
     if file.is_file() and file.read_text() == domain.stamp:
         return []
     file.unlink(missing_ok=True)  # until the build has finished
-    return sorted(domain.pages)
+    return sorted(domain.data["pages"])
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
@@ -173,14 +156,12 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
     Without the stamp, the next build writes our pages again.
     """
-    if error or not app.env or not VerlDomain.of(app.env).pages:
-        return
     domain = VerlDomain.of(app.env)
+    if error or not domain.data["pages"]:
+        return
     for files in domain.data["files"].values() if is_for_browsers(app.builder) else ():
         for name, text in files.items():
-            file = Path(app.outdir, name)
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, "utf-8", newline="\n")
+            Path(app.outdir, name).write_text(text, "utf-8", newline="\n")
     stamp_file(app).write_text(domain.stamp)
 
 

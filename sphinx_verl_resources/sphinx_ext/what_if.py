@@ -9,13 +9,13 @@ from sphinx.util.parallel import ParallelTasks, parallel_available
 
 from ..analysis_records import LIMITS
 from ..diagnostics import Diagnostic, NoAnswerError
-from ..directive import Option, numbers
+from ..directive import Option
 from ..domain import ESTIMATOR, GPU, LABEL, MODEL, OUT_OF_MEMORY, link, row_link
 from ..i18n import N_, _
 from ..records import MOST_GPUS
 from ..run_cells import run_title
 from ..selection import names, phrases
-from .settings_directive import SettingsDirective
+from .settings_directive import SettingsDirective, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
