@@ -168,7 +168,7 @@ class VerlDirective(SphinxDirective):
         """Print a problem at its line, otherwise at the line of the directive."""
         place = problem.place
         where = f"{place.shown_path}:{place.line}" if place.path else self.get_location()
-        log_at(where, problem.code, f"{self.name}: {problem.text}", self.config, problem.severity)
+        log_at(where, f"{self.name}: {problem.text}", problem, self.config)
 
     def box(self, *content: nodes.Node) -> nodes.error:
         """Return a box with a problem for readers of the page; its text can be searched for as it is."""

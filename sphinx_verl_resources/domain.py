@@ -24,7 +24,7 @@ from sphinx.util.osutil import relative_uri
 
 from . import __version__
 from .dataset import Dataset, configured_directory
-from .diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity, did_you_mean, listed, one_line
+from .diagnostics import Diagnostic, Location, NoAnswerError, did_you_mean, listed, one_line
 from .i18n import N_, _
 from .records import SIZES, Links, is_address
 from .selection import natural
@@ -101,11 +101,10 @@ class ObjectRole(XRefRole):
             title = name.rpartition("/")[2] if target.startswith("~") else name
         domain = VerlDomain.of(env)
         domain.use()
-        if kind == SIZE:
-            return title, name.upper()
-        registry = {GPU: domain.records.gpus, MODEL: domain.records.architectures}.get(kind)
-        entry = registry.get(name) if registry else None
-        return title, entry.lookup_names[0] if entry else name
+        if kind in (GPU, MODEL):
+            entry = (domain.records.gpus if kind == GPU else domain.records.architectures).get(name)
+            return title, entry.lookup_names[0] if entry else name
+        return title, name.upper() if kind == SIZE else name
 
 
 class ValueRole(SphinxRole):
@@ -126,7 +125,7 @@ class ValueRole(SphinxRole):
         try:
             value, name = self.value(domain.records, " ".join(self.text.split())), "verl-value"
         except NoAnswerError as error:
-            log_at(self.get_location(), error.code, f"{self.name}: {error}", self.config)
+            log_at(self.get_location(), f"{self.name}: {error}", error.diagnostics[0], self.config)
             value, name = f"[{self.name}: {str(error).partition(';')[0]}]", "verl-problem"
         # Sphinx compares the attribute with `is False`.
         return [nodes.inline(self.rawtext, value, classes=[name], support_smartquotes=False)], []
@@ -229,7 +228,7 @@ class VerlDomain(Domain):
     def outdated(self) -> set[str]:
         """Drop the data of the last build; return the documents to read again, and note the new digest."""
         self.__dict__.pop("records", None)
-        now = _digest(__version__, self.links.script_url, self.records.digest)
+        now = digest(__version__, self.links.script_url, self.records.digest)
         if self.data["digest"] == now:
             return set()
         self.data["digest"], self.data["problems"] = now, {}
@@ -239,7 +238,7 @@ class VerlDomain(Domain):
     def stamp(self) -> str:
         """A digest of what our pages show in an output: the data, and the places that links point to."""
         pages = [self.find(LABEL, name) for name in PAGES]
-        return _digest(self.data["digest"], sorted(self.objects.items()), pages)
+        return digest(self.data["digest"], sorted(self.objects.items()), pages)
 
     def report(self) -> None:
         """Print every problem of the data once per build, if any page uses the data.
@@ -255,7 +254,7 @@ class VerlDomain(Domain):
             message = f"{name} must be an address with {{ref}}, {{path}} and no other placeholder"
             found.insert(0, Diagnostic(self.conf_place(name), "config", message, remedy))
         for problem in listed(found):
-            log_at(str(problem.place), problem.code, problem.text, self.env.config, problem.severity)
+            log_at(str(problem.place), problem.text, problem, self.env.config)
 
     # -- objects on pages that references can link to
 
@@ -323,8 +322,7 @@ class VerlDomain(Domain):
         """Return a link to the target; None if this output does not contain it."""
         if typ == FILE and is_for_browsers(builder):
             # In a single page, the address of the document is only an anchor.
-            page = builder.get_target_uri(fromdocname).partition("#")[0]
-            address = relative_uri(page, target)
+            address = relative_uri(builder.get_target_uri(fromdocname).partition("#")[0], target)
             return nodes.reference("", "", nodes.literal("", target), refuri=address, internal=True)
         found = self.find(typ, target, fromdocname)
         if found is None:
@@ -355,7 +353,8 @@ def is_for_browsers(builder: Builder) -> bool:
     return isinstance(builder, StandaloneHTMLBuilder) and not builder.embedded
 
 
-def _digest(*parts: object) -> str:
+def digest(*parts: object) -> str:
+    """Return a digest of plain values."""
     return sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -373,18 +372,14 @@ def row_link(env: BuildEnvironment, run: str, text: str) -> pending_xref:
     return link(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
 
 
-def fall_back(
-    app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
-) -> nodes.inline | None:
+def fall_back(app: Sphinx, env: BuildEnvironment, node: pending_xref, *_: object) -> nodes.inline | None:
     """Handle ``missing-reference`` for the links above."""
     return nodes.inline("", "", *node["verl_instead"]) if "verl_instead" in node else None
 
 
-def log_at(
-    place: str | nodes.Node, code: Code, message: str, config: Config, severity: Severity = Severity.ERROR
-) -> None:
-    """Print a problem at a node, or at a place written as ``get_location`` returns it."""
+def log_at(place: str, text: str, problem: Diagnostic, config: Config) -> None:
+    """Print the text of a problem at a place, which is written as ``get_location`` returns it."""
     # Sphinx 8 prints type and subtype unless that is switched off; if it does not, add them here.
-    suffix = "" if config.show_warning_types else f" [verl.{code}]"
-    write = logger.error if severity is Severity.ERROR else logger.warning
-    write("%s", one_line(message) + suffix, location=place, type="verl", subtype=code)
+    suffix = "" if config.show_warning_types else f" [verl.{problem.code}]"
+    write = logger.error if problem.is_error else logger.warning
+    write("%s", one_line(text) + suffix, location=place, type="verl", subtype=problem.code)

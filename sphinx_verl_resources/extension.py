@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +12,7 @@ from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
 from . import __version__
-from .domain import RunIndex, VerlDomain, fall_back, is_for_browsers
+from .domain import RunIndex, VerlDomain, digest, fall_back, is_for_browsers
 from .filter_bar import ELEMENT_ID, WriteRows
 from .i18n import CATALOG, LOCALE, _
 from .nodes import add_nodes
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 #: Increment when the content of pickled doctrees changes: when one of our nodes changes its name or module,
 #: or our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
 #: separate number, ``VerlDomain.data_version``.
-ENV_VERSION = 13
+ENV_VERSION = 14
 
 #: The directives, each loaded when a page has one.
 DIRECTIVES = {
@@ -167,8 +166,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
 def stamp_file(app: Sphinx) -> Path:
     """Return the file with the stamp of an output; builders may share the folder of doctrees."""
-    output = sha256(f"{app.builder.name} {app.outdir}".encode()).hexdigest()
-    return Path(app.doctreedir) / f"verl-{output[:16]}"
+    return Path(app.doctreedir) / f"verl-{digest(app.builder.name, str(app.outdir))[:16]}"
 
 
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
