@@ -100,7 +100,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     RunIndex.localname = _("Recorded runs")
     # If a value changes, `VerlDomain.outdated` names the pages to read again.
     app.add_config_value("verl_resources_data", [], "", (list, tuple))
-    app.add_config_value("verl_resources_script_url", SCRIPT_URL, "", str)
+    app.add_config_value("verl_resources_script_url", SCRIPT_URL, "", (str,))
     app.add_domain(VerlDomain)
     add_nodes(app)
     for name in DIRECTIVES:
@@ -129,7 +129,8 @@ def prepare_builders(app: Sphinx, config: Config) -> None:
     """
     # First, so that a file of the same name in the project's own folder wins.
     config.html_static_path = [str(STATIC), *config.html_static_path]
-    config.latex_elements["preamble"] = f"{MINUS}\n{config.latex_elements.get('preamble', '')}"
+    preamble = f"{MINUS}\n{config.latex_elements.get('preamble', '')}"
+    config.latex_elements = {**config.latex_elements, "preamble": preamble}
 
 
 def start(app: Sphinx) -> None:
