@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
@@ -10,8 +11,8 @@ from .analysis import COMPONENTS, PER_GPU, Outcome, analyse, assumptions_of, jud
 from .analysis_records import LIMITS, REQUIREMENTS, TOTAL
 from .charts import formula_list, waterfall
 from .diagnostics import NoAnswerError, did_you_mean
-from .directive import ABOUT_TABLE, Option, VerlDirective, number, pieces
-from .domain import page_link
+from .directive import ABOUT_TABLE, Option, VerlDirective, choices
+from .domain import ESTIMATOR, LABEL, link
 from .i18n import N_, _, plural
 from .nodes import (
     Cell,
@@ -30,7 +31,7 @@ from .nodes import (
 )
 from .printed import LAUNCHER, nested_yaml, overrides
 from .records import fold
-from .selection import as_text, each_once, phrases, words
+from .selection import as_text, each_once, phrases, whole_number, words
 from .units import GB, gb, gb_number, share, short_number, signed
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ WITHOUT_REMARKS = Option("no-remarks", "Leave out the remarks about differences 
 
 
 def _up_to(name: str, meaning: str, default: str) -> Option:
-    return Option(name, meaning, f"1 to {LIMITS[name]:,}", default, number(LIMITS[name]))
+    return Option(name, meaning, f"1 to {LIMITS[name]:,}", default, partial(whole_number, most=LIMITS[name]))
 
 
 #: Options of every table of the analysis; the first three have the names in ``LIMITS``.
@@ -76,7 +77,7 @@ class AnalysisDirective(VerlDirective):
             return content
         title = _("Where verl works differently, as of {date}:").format(date=analysis.verl.date.isoformat())
         more = _("The estimator computes what verl really does, phase by phase.")
-        about_estimator = page_link(self.env, self.domain.settings.estimator_page, more)
+        about_estimator = link(self.env, LABEL, ESTIMATOR, more)
         notes = numbered_notes(*map(self._remark, new), start=listed_before + 1)
         return [*content, notes_title(title), notes, notes_title(about_estimator)]
 
@@ -86,9 +87,9 @@ class AnalysisDirective(VerlDirective):
             name, address = source.text, source.url
             if source.path:
                 name, ref = source.path.rsplit("/", 1)[-1], self.data.analysis.verl.ref
-                address = self.domain.settings.links.file(ref, source.path, source.lines)
-            link = nodes.reference("", name or "", refuri=address)
-            sources += [nodes.Text(", " if sources else " ("), link]
+                address = self.domain.links.file(ref, source.path, source.lines)
+            reference = nodes.reference("", name or "", refuri=address)
+            sources += [nodes.Text(", " if sources else " ("), reference]
         target = nodes.target("", "", ids=[f"verl-remark-{remark.name}"])
         text = [nodes.Text(one_line(remark.text)), *sources, nodes.Text(")")]
         return nodes.paragraph("", "", target, *text, translatable=0)
@@ -144,17 +145,12 @@ class VerlMemory(AnalysisDirective):
         Option(
             "steps", "Optimisations, in order.", "names, separated by commas, or ``none``", "all", read_steps
         ),
-        pieces(
-            "Parts, in order. The table follows the chart.", ("specification", "formulas", "chart", "table")
-        ),
+        choices("Parts, in order; a chart needs the table.", ("specification", "formulas", "chart", "table")),
         *NUMBERS,
     )
 
     def content_above_remarks(self) -> list[nodes.Node]:
         """Return the requested pieces in the given order."""
-        if not self.arguments:
-            hint = "name a size class or a model, as in '.. verl-memory:: 8B', or set :run: or :model:"
-            raise NoAnswerError.because(hint, code="unknown_size")
         one = self.outcome(one_line(self.arguments[0]))
         name, batch, length = one.shape.name, one.batch_size, one.sequence_length
         caption = plural(
@@ -314,7 +310,7 @@ class VerlConfigAdvice(AnalysisDirective):
     """The settings advised for a model: as YAML, as overrides, and explained."""
 
     directive = "verl-config"
-    takes = (pieces("Parts, in order.", ("yaml", "command-line", "table")), WITHOUT_REMARKS, *ABOUT_TABLE)
+    takes = (choices("Parts, in order.", ("yaml", "command-line", "table")), WITHOUT_REMARKS, *ABOUT_TABLE)
 
     def content_above_remarks(self) -> list[nodes.Node]:
         """Return the requested pieces in the given order."""

@@ -13,10 +13,10 @@ from sphinx.util.docutils import SphinxDirective
 from .diagnostics import NoAnswerError, did_you_mean, printable
 from .domain import VerlDomain, log_at
 from .nodes import empty_table
-from .selection import each_once, whole_number, words
+from .selection import each_once, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .charts import Drawing
     from .diagnostics import Diagnostic
@@ -45,52 +45,28 @@ class Option:
     value: Any = None
 
 
-def number(most: int) -> Callable[[str], int]:
-    """Return a reader of a whole number from 1 to ``most``."""
-    return lambda text: whole_number(text, most)
-
-
-def numbers(most: int) -> Callable[[str], tuple[int, ...]]:
-    """Return a reader of distinct whole numbers from 1 to ``most``, in the given order."""
-    return lambda text: each_once(words(text), number(most), "name at least one number")
-
-
-def choices(allowed: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
-    """Return a reader of distinct words from ``allowed``, in the given order."""
-    known = list(allowed)
-
-    def read(word: str) -> str:
-        if word.lower() not in known:
-            raise NoAnswerError.because(f"unknown value {word!r}", did_you_mean(word, known))
-        return word.lower()
-
-    return lambda text: each_once(words(text), read, f"name at least one of {', '.join(known)}")
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return words as code, for the description of an option."""
-    return ", ".join(f"``{name}``" for name in names)
-
-
-def pieces(help_text: str, allowed: Sequence[str], shown: Sequence[str] = ()) -> Option:
-    """Return the option ``:show:``; a chart is followed by the table.
+def choices(help_text: str, allowed: Sequence[str], shown: Sequence[str] = (), name: str = "show") -> Option:
+    """Return an option with distinct words, in the given order; a chart needs the table.
 
     Args:
-        help_text: the description, which explains each piece.
-        allowed: their names.
+        help_text: the description, which explains each word.
+        allowed: the words.
         shown: the default; all of them if empty.
+        name: the name of the option.
     """
 
-    def read(text: str) -> tuple[str, ...]:
-        found = choices(allowed)(text)
-        if "table" in found or "chart" not in found:
-            return found
-        after = found.index("chart") + 1
-        return (*found[:after], "table", *found[after:])
+    def word_of(word: str) -> str:
+        if word.lower() not in allowed:
+            raise NoAnswerError.because(f"unknown value {word!r}", did_you_mean(word, allowed))
+        return word.lower()
 
+    def read(text: str) -> tuple[str, ...]:
+        found = each_once(words(text), word_of, f"name at least one of {', '.join(allowed)}")
+        return (*found, "table") if "chart" in found and "table" not in found else found
+
+    values = f"any of {', '.join(f'``{word}``' for word in allowed)}, separated by commas"
     default = f"``{', '.join(shown)}``" if shown else "all"
-    values = f"any of {listed(allowed)}, separated by commas"
-    return Option("show", help_text, values, default, read, tuple(shown or allowed))
+    return Option(name, help_text, values, default, read, tuple(shown or allowed))
 
 
 #: Options of every directive that makes a table.
@@ -184,17 +160,15 @@ class VerlDirective(SphinxDirective):
         try:
             yield
         except NoAnswerError as error:
-            key = f":{option}" if option else ""
-            self.problems += [
-                replace(problem, place=replace(problem.place, key=problem.place.key or key))
-                for problem in error.diagnostics
-            ]
+            for problem in error.diagnostics:
+                key = problem.place.key or (option and f":{option}")
+                self.problems.append(replace(problem, place=replace(problem.place, key=key)))
 
     def log(self, problem: Diagnostic) -> None:
         """Print a problem at its line, otherwise at the line of the directive."""
         place = problem.place
         where = f"{place.shown_path}:{place.line}" if place.path else self.get_location()
-        log_at(where, problem.code, f"{self.name}: {problem.text}", self.config, problem.severity)
+        log_at(where, f"{self.name}: {problem.text}", problem, self.config)
 
     def box(self, *content: nodes.Node) -> nodes.error:
         """Return a box with a problem for readers of the page; its text can be searched for as it is."""
@@ -203,17 +177,12 @@ class VerlDirective(SphinxDirective):
         return nodes.error("", paragraph, classes=["verl-problem"])
 
     def table(
-        self,
-        inside: nodes.Element | None,
-        caption: str = "",
-        *,
-        with_options: bool = True,
-        table_class: str = "",
+        self, inside: nodes.tgroup, caption: str = "", *, with_options: bool = True, table_class: str = ""
     ) -> nodes.table:
         """Return a table.
 
         Args:
-            inside: its rows; None if they are written later.
+            inside: its rows.
             caption: its title; none if empty.
             with_options: whether the options of the directive apply to this table.
             table_class: its class; the name of the directive by default.
@@ -224,7 +193,7 @@ class VerlDirective(SphinxDirective):
         if caption:  # Sphinx's permanent link to it needs an id
             table += nodes.title("", caption)
             self.reserve(nodes.make_id(f"{table['classes'][0]}-{caption}"), table)
-        table += inside or []
+        table += inside
         if with_options:
             table["classes"] += (self.values["class"] or "").split()
             self.add_name(table)

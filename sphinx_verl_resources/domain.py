@@ -6,15 +6,16 @@ it was read with. It is written again when the stamp of the last finished build 
 
 from __future__ import annotations
 
-from functools import cached_property
+import re
+from functools import cached_property, partial
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from docutils import nodes
-from sphinx import addnodes
+from sphinx.addnodes import pending_xref
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.domains import Domain, Index, IndexEntry, ObjType
-from sphinx.errors import NoUri
 from sphinx.roles import XRefRole
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
@@ -22,35 +23,30 @@ from sphinx.util.nodes import make_refnode
 from sphinx.util.osutil import relative_uri
 
 from . import __version__
-from .config import PREFIX, VALUES, VerlConfig, conf_place, read_config
-from .dataset import configured_directory
-from .diagnostics import NoAnswerError, Severity, did_you_mean, listed, one_line
+from .dataset import Dataset, configured_directory
+from .diagnostics import Diagnostic, Location, NoAnswerError, did_you_mean, listed, one_line
 from .i18n import N_, _
-from .records import SIZES, is_address
+from .records import SIZES, Links, is_address
 from .selection import natural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator
 
-    from docutils.nodes import Element, Node, reference, system_message
-    from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
     from sphinx.builders import Builder
     from sphinx.config import Config
     from sphinx.domains.std import StandardDomain
     from sphinx.environment import BuildEnvironment
 
-    from .dataset import Dataset
-    from .diagnostics import Code
-
 #: The kinds of objects; ``:any:`` prefers them in this order.
 RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
 #: Their names for readers, and where to record one.
-LABELS = {RUN: N_("run"), SIZE: N_("size class"), GPU: N_("GPU"), MODEL: N_("model")}
+LABELS = {RUN: "run", SIZE: "size class", GPU: "GPU", MODEL: "model"}
 RECORD = {GPU: "add it to gpus.yaml", MODEL: "add it to architectures.yaml"}
-#: The kind of a link to a file next to the pages.
-FILE = "file"
+#: The kinds of a link to a file next to the pages, and to a label.
+FILE, LABEL = "file", "label"
+#: The labels that pages of ours link to, if a page of the project has them.
+PAGES = ADD_A_RUN, ESTIMATOR, OUT_OF_MEMORY = "verl-add-a-run", "verl-estimator", "out-of-memory"
 logger = logging.getLogger(__name__)
 
 
@@ -95,7 +91,7 @@ class ObjectRole(XRefRole):
     """
 
     def process_link(
-        self, env: BuildEnvironment, refnode: Element, has_explicit_title: bool, title: str, target: str
+        self, env: BuildEnvironment, refnode: nodes.Element, has_explicit_title: bool, title: str, target: str
     ) -> tuple[str, str]:
         """Turn a name into the recorded one."""
         kind, name = refnode["reftype"], " ".join(target.split())
@@ -105,7 +101,10 @@ class ObjectRole(XRefRole):
             title = name.rpartition("/")[2] if target.startswith("~") else name
         domain = VerlDomain.of(env)
         domain.use()
-        return title, domain.canonical(kind, name) or name
+        if kind in (GPU, MODEL):
+            entry = (domain.records.gpus if kind == GPU else domain.records.architectures).get(name)
+            return title, entry.lookup_names[0] if entry else name
+        return title, name.upper() if kind == SIZE else name
 
 
 class ValueRole(SphinxRole):
@@ -119,14 +118,14 @@ class ValueRole(SphinxRole):
     def __init__(self, value: Callable[[Dataset, str], str], *reads: str) -> None:
         self.value, self.reads = value, reads
 
-    def run(self) -> tuple[list[Node], list[system_message]]:
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Return the value."""
         domain = VerlDomain.of(self.env)
         domain.use(*self.reads)
         try:
             value, name = self.value(domain.records, " ".join(self.text.split())), "verl-value"
         except NoAnswerError as error:
-            log_at(self.get_location(), error.code, f"{self.name}: {error}", self.config)
+            log_at(self.get_location(), f"{self.name}: {error}", error.diagnostics[0], self.config)
             value, name = f"[{self.name}: {str(error).partition(';')[0]}]", "verl-problem"
         # Sphinx compares the attribute with `is False`.
         return [nodes.inline(self.rawtext, value, classes=[name], support_smartquotes=False)], []
@@ -177,10 +176,8 @@ class VerlDomain(Domain):
         "memory": ValueRole(_figure_of_analysis, "analysis", "config_keys"),
     }
 
-    #: The directory of conf.py, and the number of processes to use.
-    confdir: Path
-    jobs: int
-    #: Loads what other rooms add, see ``extension.ROOMS``.
+    #: Set when the builder starts: the application, and a function that loads a part of ``extension.ROOMS``.
+    app: Sphinx
     room: Callable[[str], Any]
 
     @classmethod
@@ -188,29 +185,36 @@ class VerlDomain(Domain):
         """Return the domain of a build."""
         return cast("VerlDomain", env.get_domain(cls.name))
 
-    # -- the data of one build
+    # -- conf.py and the data of one build
+
+    def conf_place(self, name: str) -> Location:
+        """Return the line of conf.py that sets a value; the first line if there is none."""
+        file = Path(self.app.confdir, "conf.py")
+        text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
+        match = re.search(rf"^{name}\b", text, re.MULTILINE)
+        return Location("conf.py", text.count("\n", 0, match.start() if match else 0) + 1, 1)
 
     @cached_property
-    def settings(self) -> VerlConfig:
-        """The values of conf.py."""
-        return read_config(self.env.config, self.confdir)
+    def links(self) -> Links:
+        """The links to verl's repository; the default in place of an invalid template, see ``report``."""
+        template = str(self.env.config.verl_resources_script_url)
+        fields = sorted(re.findall(r"\{[^}]*\}?|\}", template))
+        is_right = fields == ["{path}", "{ref}"] and is_address(re.sub("[{}]", "", template))
+        return Links(template) if is_right else Links()
 
     @cached_property
     def records(self) -> Any:
         """Read the data files once; each kind of record is loaded on first use."""
-        directories = [configured_directory(name, self.confdir) for name in self.settings.data]
-        return self.room("data")(directories, missing=conf_place(self.confdir, "data"))
+        given, confdir = self.env.config.verl_resources_data, Path(self.app.confdir)
+        names = given if isinstance(given, (list, tuple)) else [given]
+        directories = [configured_directory(str(name), confdir) for name in names]
+        return self.room("data")(directories, missing=self.conf_place("verl_resources_data"))
 
     # -- pages
 
-    @property
-    def pages(self) -> dict[str, set[str]]:
-        """The documents with a directive or role of ours, and the parts of the data that each uses."""
-        return cast("dict[str, set[str]]", self.data["pages"])
-
     def use(self, *parts: str) -> None:
         """Note that the document being read is one of ours, and uses some parts of the data."""
-        self.pages.setdefault(self.env.docname, set()).update(parts)
+        self.data["pages"].setdefault(self.env.docname, set()).update(parts)
 
     def note_file(self, path: str, text: str) -> None:
         """Remember a file that the document being read needs, by its path in the output."""
@@ -224,33 +228,33 @@ class VerlDomain(Domain):
     def outdated(self) -> set[str]:
         """Drop the data of the last build; return the documents to read again, and note the new digest."""
         self.__dict__.pop("records", None)
-        self.__dict__.pop("settings", None)
-        values = [getattr(self.env.config, PREFIX + name) for name in VALUES]
-        now = _digest(__version__, values, self.records.digest)
+        now = digest(__version__, self.links.script_url, self.records.digest)
         if self.data["digest"] == now:
             return set()
         self.data["digest"], self.data["problems"] = now, {}
-        return set(self.pages)
+        return set(self.data["pages"])
 
     @property
     def stamp(self) -> str:
         """A digest of what our pages show in an output: the data, and the places that links point to."""
-        labels = cast("StandardDomain", self.env.get_domain("std")).anonlabels
-        names = (self.settings.add_run, self.settings.estimator_page)
-        places = [labels.get(name.lower()) for name in names]
-        return _digest(self.data["digest"], sorted(self.objects.items()), places)
+        pages = [self.find(LABEL, name) for name in PAGES]
+        return digest(self.data["digest"], sorted(self.objects.items()), pages)
 
     def report(self) -> None:
         """Print every problem of the data once per build, if any page uses the data.
 
         A build without changes repeats the messages of the last one, so that no error is overlooked.
         """
-        known, parts = self.data["problems"], {"runs"}.union(*self.pages.values())
+        known, parts = self.data["problems"], {"runs"}.union(*self.data["pages"].values())
         for part in parts - known.keys():
             known[part] = self.records.diagnostics_of(part)
-        found = {problem for part in parts for problem in known[part]}
-        for problem in listed((*self.settings.problems, *sorted(found))):
-            log_at(str(problem.place), problem.code, problem.text, self.env.config, problem.severity)
+        found = sorted({problem for part in parts for problem in known[part]})
+        if self.links.script_url != self.env.config.verl_resources_script_url:
+            name, remedy = "verl_resources_script_url", "the default is used instead"
+            message = f"{name} must be an address with {{ref}}, {{path}} and no other placeholder"
+            found.insert(0, Diagnostic(self.conf_place(name), "config", message, remedy))
+        for problem in listed(found):
+            log_at(str(problem.place), problem.text, problem, self.env.config)
 
     # -- objects on pages that references can link to
 
@@ -263,21 +267,15 @@ class VerlDomain(Domain):
         """Return the objects of a kind on the document being read, by name."""
         return self.objects.setdefault(self.env.docname, {}).setdefault(kind, {})
 
-    def canonical(self, kind: str, name: str) -> str | None:
-        """Return the recorded name of an object, given any of its names; None if it is unknown."""
-        if kind == SIZE:
-            return next((size for size in SIZES if size.casefold() == name.casefold()), None)
-        if kind == RUN:
-            return name if name in self.records.runs else None
-        entry = (self.records.gpus if kind == GPU else self.records.architectures).get(name)
-        return entry.lookup_names[0] if entry else None
-
     def find(self, kind: str, name: str, docname: str = "") -> tuple[str, Target] | None:
-        """Return the page of an object: ``docname``, or the page with the most objects of its kind.
+        """Return where a label or an object is: on ``docname``, or the page with the most of its kind.
 
         Returns:
-            The document name, and the object there; None if no page shows it.
+            The document name, and the place there; None if there is none.
         """
+        if kind == LABEL:
+            page, anchor = cast("StandardDomain", self.env.get_domain("std")).anonlabels.get(name, ("", ""))
+            return (page, Target(anchor, "")) if page else None
         pages = [page for page, kinds in self.objects.items() if name in kinds.get(kind, ())]
         if not pages:
             return None
@@ -311,10 +309,6 @@ class VerlDomain(Domain):
         for kind, name, page, shown in self.every_object():
             yield name, name, kind, page, shown.anchor, 1
 
-    def get_type_name(self, type: ObjType, primary: bool = False) -> str:  # noqa: A002 - Sphinx's name
-        """Return the type of an object as search shows it."""
-        return f"{self.label} {_(type.lname)}"
-
     def resolve_xref(
         self,
         env: BuildEnvironment,
@@ -323,26 +317,21 @@ class VerlDomain(Domain):
         typ: str,
         target: str,
         node: pending_xref,
-        contnode: Element,
-    ) -> reference | None:
+        contnode: nodes.Element,
+    ) -> nodes.reference | None:
         """Return a link to the target; None if this output does not contain it."""
         if typ == FILE and is_for_browsers(builder):
             # In a single page, the address of the document is only an anchor.
-            page = builder.get_target_uri(fromdocname).partition("#")[0]
-            address = relative_uri(page, target)
+            address = relative_uri(builder.get_target_uri(fromdocname).partition("#")[0], target)
             return nodes.reference("", "", nodes.literal("", target), refuri=address, internal=True)
         found = self.find(typ, target, fromdocname)
         if found is None:
             return None
         page, shown = found
         if not node.get("refexplicit"):
-            contnode = contnode.deepcopy()
-            contnode.clear()
+            contnode = contnode.copy()
             contnode += nodes.Text(shown.title)
-        try:
-            return make_refnode(builder, fromdocname, page, shown.anchor, contnode, shown.title)
-        except NoUri:
-            return None  # this output leaves the page out
+        return make_refnode(builder, fromdocname, page, shown.anchor, contnode, shown.title)
 
     def resolve_any_xref(
         self,
@@ -351,14 +340,12 @@ class VerlDomain(Domain):
         builder: Builder,
         target: str,
         node: pending_xref,
-        contnode: Element,
+        contnode: nodes.Element,
     ) -> list[Any]:
         """Return the possible links of ``:any:`` or of a MyST link."""
-        links = (
-            (kind, self.resolve_xref(env, fromdocname, builder, kind, target, node, contnode))
-            for kind in KINDS
-        )
-        return [(f"{self.name}:{kind}", link) for kind, link in links if link is not None]
+        resolve = partial(self.resolve_xref, env, fromdocname, builder)
+        links = {kind: resolve(kind, target, node, contnode) for kind in KINDS}
+        return [(f"{self.name}:{kind}", link) for kind, link in links.items() if link]
 
 
 def is_for_browsers(builder: Builder) -> bool:
@@ -366,56 +353,33 @@ def is_for_browsers(builder: Builder) -> bool:
     return isinstance(builder, StandaloneHTMLBuilder) and not builder.embedded
 
 
-def _digest(*parts: object) -> str:
+def digest(*parts: object) -> str:
+    """Return a digest of plain values."""
     return sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # -- links whose target is known only after all pages are read
 
 
-def link(env: BuildEnvironment, kind: str, name: str, text: str, instead: Sequence[nodes.Node]) -> Element:
-    """Return a link to a label (kind ``std:ref``) or an object; ``instead`` replaces it if there is none."""
-    domain, _colon, role = kind.rpartition(":")
-    about = {"refdomain": domain or "verl", "reftype": role, "reftarget": name, "refdoc": env.docname}
-    inside = nodes.inline("", text)
-    return addnodes.pending_xref("", inside, **about, refexplicit=True, refwarn=0, verl_instead=[*instead])
+def link(env: BuildEnvironment, kind: str, name: str, text: str, *instead: nodes.Node) -> pending_xref:
+    """Return a link to an object, a file or a label; ``instead`` replaces it if there is no target."""
+    about = {"refdomain": VerlDomain.name, "reftype": kind, "reftarget": name, "refdoc": env.docname}
+    return pending_xref("", nodes.inline("", text), **about, refexplicit=True, verl_instead=instead)
 
 
-def page_link(
-    env: BuildEnvironment, target: str, text: str, instead: Sequence[nodes.Node] = ()
-) -> nodes.Element:
-    """Return a link to an address, or to a label that may or may not exist."""
-    if is_address(target):
-        return nodes.reference("", text, refuri=target)
-    return link(env, "std:ref", target.lower(), text, instead)
-
-
-def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
+def row_link(env: BuildEnvironment, run: str, text: str) -> pending_xref:
     """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
-    return link(env, RUN, run, text, [nodes.Text(f"{text} ({run})")])
+    return link(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
 
 
-def replace_missing(
-    app: Sphinx, env: BuildEnvironment, node: pending_xref, contnode: nodes.TextElement
-) -> nodes.Node | None:
+def fall_back(app: Sphinx, env: BuildEnvironment, node: pending_xref, *_: object) -> nodes.inline | None:
     """Handle ``missing-reference`` for the links above."""
-    if "verl_instead" not in node:
-        return None
-    return nodes.inline("", "", *(inner.deepcopy() for inner in node["verl_instead"]))
+    return nodes.inline("", "", *node["verl_instead"]) if "verl_instead" in node else None
 
 
-def contribute_link(env: BuildEnvironment, target: str) -> nodes.Element:
-    """Return an invitation that links to ``target``; if the label does not exist, a command follows it."""
-    text = _("Add one.")
-    command = nodes.literal("", "verl-resources new --help")
-    return page_link(env, target, text, [nodes.Text(f"{text} "), command])
-
-
-def log_at(
-    place: str | Node, code: Code, message: str, config: Config, severity: Severity = Severity.ERROR
-) -> None:
-    """Print a problem at a node, or at a place written as ``get_location`` returns it."""
+def log_at(place: str, text: str, problem: Diagnostic, config: Config) -> None:
+    """Print the text of a problem at a place, which is written as ``get_location`` returns it."""
     # Sphinx 8 prints type and subtype unless that is switched off; if it does not, add them here.
-    suffix = "" if config.show_warning_types else f" [verl.{code}]"
-    write = logger.error if severity is Severity.ERROR else logger.warning
-    write("%s", one_line(message) + suffix, location=place, type="verl", subtype=code)
+    suffix = "" if config.show_warning_types else f" [verl.{problem.code}]"
+    write = logger.error if problem.is_error else logger.warning
+    write("%s", one_line(text) + suffix, location=place, type="verl", subtype=problem.code)

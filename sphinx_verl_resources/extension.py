@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
+from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
 from . import __version__
-from .config import register_config
-from .domain import RunIndex, VerlDomain, is_for_browsers, replace_missing
+from .domain import RunIndex, VerlDomain, digest, fall_back, is_for_browsers
 from .filter_bar import ELEMENT_ID, WriteRows
 from .i18n import CATALOG, LOCALE, _
 from .nodes import add_nodes
+from .records import SCRIPT_URL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sphinx.application import Sphinx
     from sphinx.config import Config
     from sphinx.environment import BuildEnvironment
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 #: Increment when the content of pickled doctrees changes: when one of our nodes changes its name or module,
 #: or our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
 #: separate number, ``VerlDomain.data_version``.
-ENV_VERSION = 13
+ENV_VERSION = 14
 
 #: The directives, each loaded when a page has one.
 DIRECTIVES = {
@@ -78,36 +76,21 @@ def load(place: str) -> Any:
     return getattr(import_module(f".{module}", __package__), name)
 
 
-class AnyOption(dict[str, "Callable[[str], Any]"]):
-    """An option specification that accepts every option as text.
-
-    docutils reports an unknown option in several lines and without a hint, so the directive reports it.
-    """
-
-    def __missing__(self, name: str) -> Callable[[str], Any]:
-        return directives.unchanged
-
-    def __bool__(self) -> bool:
-        # If this is false, docutils reads the options as the argument.
-        return True
-
-
 class Directive(SphinxDirective):
     """Any directive of ours, before its class is loaded."""
 
     has_content = True
     optional_arguments = 1
     final_argument_whitespace = True
-    option_spec = AnyOption()
+    #: Accepts every option as text, because docutils reports an unknown one in several lines and without a
+    #: hint. If it were empty, docutils would read the options as the argument.
+    option_spec: ClassVar = defaultdict(lambda: directives.unchanged, name=directives.unchanged)
 
     def run(self) -> list[nodes.Node]:
         """Load the class of the directive, become one, and run."""
-        kind = load(DIRECTIVES[self.name])
-        if self.name == "verl-memory":
-            of_estimate = not self.options.keys() <= {option.name for option in kind.takes} or self.content
-            if not {"run", "model"}.isdisjoint(self.options) or (of_estimate and not self.arguments):
-                kind = load(ESTIMATE)
-        self.__class__ = kind
+        is_estimate = not self.arguments or not {"run", "model"}.isdisjoint(self.options)
+        kind = ESTIMATE if self.name == "verl-memory" and is_estimate else DIRECTIVES[self.name]
+        self.__class__ = load(kind)
         return self.run()
 
 
@@ -115,7 +98,9 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     """Register everything."""
     app.add_message_catalog(CATALOG, str(LOCALE))
     RunIndex.localname = _("Recorded runs")
-    register_config(app)
+    # If a value changes, `VerlDomain.outdated` names the pages to read again.
+    app.add_config_value("verl_resources_data", [], "", (list, tuple))
+    app.add_config_value("verl_resources_script_url", SCRIPT_URL, "", (str,))
     app.add_domain(VerlDomain)
     add_nodes(app)
     for name in DIRECTIVES:
@@ -126,7 +111,7 @@ def setup_extension(app: Sphinx) -> ExtensionMetadata:
     app.connect("env-get-outdated", lambda app, env, *changes: sorted(VerlDomain.of(env).outdated()))
     app.connect("env-updated", report)
     app.connect("build-finished", finish)
-    app.connect("missing-reference", replace_missing)
+    app.connect("missing-reference", fall_back)
     app.connect("doctree-resolved", settle_forms)
     app.connect("html-page-context", add_assets)
     return {
@@ -151,20 +136,19 @@ def prepare_builders(app: Sphinx, config: Config) -> None:
 def start(app: Sphinx) -> None:
     """Set what the domain needs to know of the application."""
     domain = VerlDomain.of(app.env)
-    domain.confdir, domain.jobs = Path(app.confdir), app.parallel
-    domain.room = lambda name: load(ROOMS[name])
+    domain.app, domain.room = app, lambda name: load(ROOMS[name])
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Log the problems of the data after all pages are read; return the pages to write again."""
     domain, file = VerlDomain.of(env), stamp_file(app)
-    if not domain.pages:
+    if not domain.data["pages"]:
         return []
     domain.report()
     if file.is_file() and file.read_text() == domain.stamp:
         return []
     file.unlink(missing_ok=True)  # until the build has finished
-    return sorted(domain.pages)
+    return sorted(domain.data["pages"])
 
 
 def finish(app: Sphinx, error: Exception | None) -> None:
@@ -172,21 +156,18 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
     Without the stamp, the next build writes our pages again.
     """
-    if error or not app.env or not VerlDomain.of(app.env).pages:
-        return
     domain = VerlDomain.of(app.env)
+    if error or not domain.data["pages"]:
+        return
     for files in domain.data["files"].values() if is_for_browsers(app.builder) else ():
         for name, text in files.items():
-            file = Path(app.outdir, name)
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, "utf-8", newline="\n")
+            Path(app.outdir, name).write_text(text, "utf-8", newline="\n")
     stamp_file(app).write_text(domain.stamp)
 
 
 def stamp_file(app: Sphinx) -> Path:
     """Return the file with the stamp of an output; builders may share the folder of doctrees."""
-    output = sha256(f"{app.builder.name} {app.outdir}".encode()).hexdigest()
-    return Path(app.doctreedir) / f"verl-{output[:16]}"
+    return Path(app.doctreedir) / f"verl-{digest(app.builder.name, str(app.outdir))[:16]}"
 
 
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:

@@ -16,7 +16,7 @@ from sphinx import addnodes
 from . import __version__, domain, selection
 from .diagnostics import NoAnswerError, did_you_mean, printable
 from .directive import ABOUT_TABLE, Option, VerlDirective
-from .domain import GPU, LABELS, MODEL, RECORD, RUN, SIZE, Target, contribute_link
+from .domain import ADD_A_RUN, GPU, LABEL, LABELS, MODEL, RECORD, RUN, SIZE, Target
 from .i18n import N_, _
 from .nodes import (
     MORE_CLASS,
@@ -144,7 +144,8 @@ class VerlRuns(VerlDirective):
         text = _("No run is recorded for {sizes} yet. {link}")
         if self.given.keys() & selection.FILTERS.keys():
             text = _("No recorded run for {sizes} matches.")
-        how = contribute_link(self.env, self.domain.settings.add_run)
+        words, command = _("Add one."), nodes.literal("", "verl-resources new --help")
+        how = domain.link(self.env, LABEL, ADD_A_RUN, words, nodes.Text(f"{words} "), command)
         return nodes.paragraph("", "", *fill(text, sizes=sizes, link=how), classes=["verl-empty"])
 
     def _table(self, runs: Sequence[Run], sizes: str, caption: str = "") -> list[nodes.Node]:
@@ -156,7 +157,7 @@ class VerlRuns(VerlDirective):
         rows: dict[str, list[Cell]] = {}
         blocks: dict[str, verl_details] = {}
         for run in runs:
-            cells = run_cells(run, columns, self.domain.settings.links, computed(run, self.data))
+            cells = run_cells(run, columns, self.domain.links, computed(run, self.data))
             if run.id not in here:  # the first row of a run on the page has its id
                 cells[0].anchor = self.reserve(row_id(run.id), nodes.target())
                 here[run.id] = Target(cells[0].anchor, run_title(run), run.size)
@@ -201,16 +202,13 @@ class VerlRuns(VerlDirective):
 
     def _details(self, run: Run) -> verl_details:
         """Return the facts of a run, folded below status and peak."""
-        settings = self.domain.settings
         items = nodes.bullet_list(classes=["verl-facts"])
         for field in every_field().values():
             if (field.detail or field.name == "added") and field.value(run) is not None:
-                pieces = field_pieces(run, field.name, settings.links)
+                pieces = field_pieces(run, field.name, self.domain.links)
                 linked = (link(text, to) if to else nodes.Text(text) for text, to in pieces)
                 items += titled_item(_(field.detail or field.heading), between_commas(linked))
         peak, more = self.domain.room("details")(self, run)
-        if address := settings.edit_address(f"runs/{run.id}.yaml"):
-            more = [*more, nodes.paragraph("", "", link(_("Edit this row"), address))]
         title = nodes.strong("", listed([run_title(run), run.train]))
         texts = _("; ").join(filter(None, [status(run), peak]))
         block = details(fill(_("{run}: {facts}"), run=title, facts=texts), [items, *more])
@@ -334,6 +332,6 @@ class VerlDownloads(VerlDirective):
             self.domain.note_file(name, text)
         items = nodes.bullet_list(classes=[self.directive])
         for name, content in CONTENTS.items():
-            file = domain.link(self.env, domain.FILE, name, name, [nodes.literal("", name)])
+            file = domain.link(self.env, domain.FILE, name, name, nodes.literal("", name))
             items += nodes.list_item("", nodes.paragraph("", "", *titled(file, _(content))))
         return [items]

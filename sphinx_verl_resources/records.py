@@ -131,15 +131,13 @@ ADDRESS = r"^[Hh][Tt][Tt][Pp][Ss]?://[0-9A-Za-z.-]+(:[0-9]{1,5})?([/?#][^\s<>\"'
 
 @dataclass(frozen=True)
 class Links:
-    """The templates of all links to verl's repository.
+    """The links to verl's repository.
 
     Attributes:
         script_url: a template with ``{ref}`` and ``{path}``.
-        commit_url: a template with ``{ref}``.
     """
 
     script_url: str = SCRIPT_URL
-    commit_url: str = COMMIT_URL
 
     def file(self, ref: str, path: str, lines: str | None = None) -> str:
         """Return the address of a file at a commit, with optional lines."""
@@ -148,7 +146,7 @@ class Links:
 
     def commit(self, ref: str) -> str:
         """Return the address of a commit."""
-        return self.commit_url.format(ref=quote(ref))
+        return COMMIT_URL.format(ref=quote(ref))
 
 
 def is_commit(ref: str) -> bool:

@@ -14,7 +14,6 @@ from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
 from sphinx_verl_resources.commands import MODELS, command_named
-from sphinx_verl_resources.config import PREFIX, VALUES
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
 from sphinx_verl_resources.run_cells import COMPUTED
 from sphinx_verl_resources.selection import every_field
@@ -94,19 +93,6 @@ class Generated(SphinxDirective):
 
     def lines(self) -> Iterable[str]:
         raise NotImplementedError
-
-
-class Config(Generated):
-    """``.. docs-config::``: the values of conf.py."""
-
-    def lines(self) -> Iterator[str]:
-        for name, value in VALUES.items():
-            yield f".. confval:: {PREFIX}{name}"
-            yield f"   :type: {value.kind}"
-            yield f"   :default: ``{value.default!r}``"
-            yield ""
-            yield f"   {value.help}"
-            yield ""
 
 
 def forms() -> dict[tuple[str, str], type[VerlDirective]]:
@@ -258,6 +244,6 @@ def allowed(field: dict[str, Any]) -> list[str]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for directive in (Schema, Fields, Config, Options, Snippet, Commands):
+    for directive in (Schema, Fields, Options, Snippet, Commands):
         app.add_directive(f"docs-{directive.__name__.lower()}", directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

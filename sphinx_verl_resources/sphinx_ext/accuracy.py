@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from docutils import nodes
 
-from ..directive import ABOUT_TABLE, Option, VerlDirective, choices, listed
+from ..directive import ABOUT_TABLE, VerlDirective, choices
 from ..estimator.accuracy_records import CASE_GROUPS, TRAINING
 from ..i18n import _, plural
 
 #: The groups of runs of verl.
 GROUPS = tuple(group for group in CASE_GROUPS if group != TRAINING)
-OPTIONS = (
-    Option(
-        "group",
-        "Groups of cases to include.",
-        f"any of {listed(GROUPS)}, separated by commas",
-        "all",
-        choices(GROUPS),
-        GROUPS,
-    ),
-    *ABOUT_TABLE,
-)
+OPTIONS = (choices("Groups of cases to include.", GROUPS, name="group"), *ABOUT_TABLE)
 
 
 class VerlAccuracy(VerlDirective):

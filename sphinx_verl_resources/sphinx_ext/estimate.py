@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
-from ..directive import ABOUT_TABLE, Option, pieces
+from ..directive import ABOUT_TABLE, Option, choices
 from ..domain import row_link
 from ..i18n import _
 from .settings_directive import SettingsDirective
@@ -64,10 +64,10 @@ ESTIMATE_OPTIONS = (
         "the newest supported one",
         _version,
     ),
-    pieces(
+    choices(
         "Parts to show, in this order. ``answer``: whether it fits, the peak with its range, the peak phase, "
         "changes that make it fit if it does not, the value of verl's metric, host memory. ``chart``: a bar "
-        "for each phase against the GPU's capacity, drawn in HTML and followed by the table. ``table``: a "
+        "for each phase against the GPU's capacity, drawn in HTML, with the table. ``table``: a "
         "row for each phase. ``components``: each part of the peak phase with its formula, its numbers and "
         "its evidence. ``host``: the same for the memory of a node. Settings that the estimate leaves out "
         "are always listed below.",
@@ -101,7 +101,8 @@ class VerlEstimate(SettingsDirective):
             remedy = "remove it, or remove :run: and :model: for the analysis"
             raise NoAnswerError.because(message, remedy)
         if self.options.keys().isdisjoint(ASKING):
-            raise NoAnswerError.because("set :run:, or :model: and :gpus:")
+            hint = "name a size class or a model, as in '.. verl-memory:: 8B', or set :run: or :model:"
+            raise NoAnswerError.because(hint, code="unknown_size")
         if self.given.keys() >= set(ASKING):
             raise NoAnswerError.because(":run: and :model: cannot be combined", "keep one of them")
         if "run" in self.given:

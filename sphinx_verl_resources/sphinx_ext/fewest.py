@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..directive import ABOUT_TABLE, Option, numbers
+from ..directive import ABOUT_TABLE, Option
 from ..domain import row_link
 from ..i18n import _
 from ..records import DEFAULT_TASK
 from ..selection import sizes
-from .settings_directive import SettingsDirective
+from .settings_directive import SettingsDirective, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,6 +11,7 @@ from ..diagnostics import Location, NoAnswerError
 from ..directive import VerlDirective
 from ..domain import GPU
 from ..record_tables import entries_named
+from ..selection import each_once, whole_number, words
 
 Answer = TypeVar("Answer")
 
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
     from ..diagnostics import Diagnostic
 
     Settings = tuple[tuple[str, Any], ...]
+
+
+def numbers(most: int) -> Callable[[str], tuple[int, ...]]:
+    """Return a reader of distinct whole numbers from 1 to ``most``, in the given order."""
+    number = partial(whole_number, most=most)
+    return lambda text: each_once(words(text), number, "name at least one number")
 
 
 class SettingsDirective(VerlDirective):

@@ -9,13 +9,13 @@ from sphinx.util.parallel import ParallelTasks, parallel_available
 
 from ..analysis_records import LIMITS
 from ..diagnostics import Diagnostic, NoAnswerError
-from ..directive import Option, numbers
-from ..domain import GPU, MODEL, page_link, row_link
+from ..directive import Option
+from ..domain import ESTIMATOR, GPU, LABEL, MODEL, OUT_OF_MEMORY, link, row_link
 from ..i18n import N_, _
 from ..records import MOST_GPUS
 from ..run_cells import run_title
 from ..selection import names, phrases
-from .settings_directive import SettingsDirective
+from .settings_directive import SettingsDirective, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,8 +36,6 @@ FORM_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 FORM_RESPONSES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 #: The link to the page about the estimator.
 _MORE = N_("How figures are computed.")
-#: The label of the page on what to do when memory runs out.
-_OUT_OF_MEMORY = "out-of-memory"
 #: Maximum number of answers in a form; about a thousand take a second.
 MOST_CELLS = 100_000
 
@@ -113,7 +111,7 @@ class VerlWhatIf(SettingsDirective):
             files.append(name)
             self.domain.note_file(path, text)
         fields, shared = fields_of(models, axes), shared_data(files, grids[models[0]])
-        more = page_link(self.env, self.domain.settings.estimator_page, _(_MORE))
+        more = link(self.env, LABEL, ESTIMATOR, _(_MORE))
         return [
             form(
                 fields,
@@ -122,7 +120,7 @@ class VerlWhatIf(SettingsDirective):
                 {run: title for run, (title, _script) in runs.items()},
                 partial(row_link, self.env),
                 more,
-                page_link(self.env, _OUT_OF_MEMORY, _("Out of memory?")),
+                link(self.env, LABEL, OUT_OF_MEMORY, _("Out of memory?")),
             )
         ]
 
@@ -133,10 +131,10 @@ class VerlWhatIf(SettingsDirective):
         def compute(model: str) -> GridCells:
             return compute_grid(model, axes, dict(settings), self.data)
 
-        if self.domain.jobs < 2 or not parallel_available:
+        if self.domain.app.parallel < 2 or not parallel_available:
             return {model: compute(model) for model in models}
         found: dict[str, GridCells] = {}
-        tasks = ParallelTasks(self.domain.jobs)
+        tasks = ParallelTasks(self.domain.app.parallel)
         for model in models:
             tasks.add_task(compute, model, found.__setitem__)
         tasks.join()
@@ -144,7 +142,7 @@ class VerlWhatIf(SettingsDirective):
 
     def _runs(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Return the titles of runs, each with the address of its script; empty if there is none."""
-        links = self.domain.settings.links
+        links = self.domain.links
         runs = {run: self.data.runs[run] for run in ids}
         return {
             id_: (title_and_batch(run), links.file(run.script.ref, run.script.path) if run.script else "")

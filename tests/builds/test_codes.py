@@ -49,7 +49,7 @@ def project(new_project, make_run_text):
     (base / "data/runs/large.yaml").write_bytes(b"#" * (2**20 + 1))
     made.page(".. verl-runs::\n\n.. verl-memory:: 3B\n")
     directories = ["../data", "../more", "../last", "../nowhere"]
-    made.conf.update(verl_resources_data=directories, verl_resources_edit_url="https://example.org")
+    made.conf.update(verl_resources_data=directories, verl_resources_script_url="https://example.org")
     return made
 
 

@@ -69,14 +69,11 @@ CHANGES = {
     "analysis edited": lambda _, data: edit(data / "analysis.yaml", "layers: 32", "layers: 33"),
     "directory gone": lambda _, data: shutil.move(data, data.with_name("away")),
     "template": lambda project, _: project.conf.update(verl_resources_script_url="https://x.org/{ref}/{path}"),
-    "address for editing": lambda project, _: project.conf.update(verl_resources_edit_url="https://x.org/{path}"),
-    "label": lambda project, _: project.conf.update(verl_resources_add_run="own-label"),
 }  # fmt: skip
 
 
 #: What differs little from another change or moment, or takes seconds.
 SLOW = {
-    "address for editing",
     "GPUs deleted",
     "analysis edited",
     "run renamed",
@@ -111,11 +108,10 @@ def test_changes_in_several_processes(pages, data, assert_fresh):
 
 def test_changes_of_pages(pages, data, assert_fresh):
     """A label appears, a page goes with the objects on it, and what is no longer there is no longer read."""
-    pages.build(verl_resources_add_run="later")
-    edit(pages.path / "plain.rst", "own-label", "later")
+    edit(pages.path / "plain.rst", "own-label", "verl-add-a-run")
     build = pages.build()
     assert (build.read, build.warnings) == ({"plain"}, [])
-    assert "plain.html#later" in build.text("runs.html")
+    assert "plain.html#verl-add-a-run" in build.text("runs.html")
     assert_fresh(build, pages)
     (pages.path / "analysis.rst").unlink()
     edit(pages.path / "index.rst", "   analysis\n", "")

@@ -44,6 +44,12 @@ def test_search_knows_model_gpu_and_script(shown):
     assert ["verl", "run", "verl run"] in index["objnames"].values()
 
 
+def test_an_output_that_leaves_out_the_page_shows_text(shown):
+    build = shown.page("See :verl:run:`a` and :any:`b`.").build("latex", nitpicky=True, project="p")
+    assert build.warnings == []
+    assert re.search(r"See .*\{a\}.* and .*\{b\}", build.text("p.tex"))
+
+
 def inventory(build) -> dict[str, dict[str, str]]:
     """Return by type and name the address of each object."""
     with (build.out / "objects.inv").open("rb") as stream:
