@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import heapq
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
+from textwrap import shorten
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ Code = Literal[
 CODES: tuple[Code, ...] = get_args(Code)
 #: The maximum length of a printed message, and of a printed remedy, in characters.
 MAX_MESSAGE = 500
-#: The maximum number of problems to print for a file; a file with more is probably not a data file.
+#: The maximum number of errors to print for a file, and of warnings; others are probably not data files.
 MAX_PROBLEMS = 50
-#: The maximum number of names to compare letter by letter with a misspelt one, and to choose from.
-_MOST_COMPARED, _MOST_KNOWN = 20, 5_000
+#: The maximum number of names to compare with a misspelt one, which takes up to 60 ms.
+_MOST_KNOWN = 1_000
 
 #: Invisible characters and characters that reorder visible ones: controls except tab and line breaks, line
 #: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
@@ -44,7 +44,7 @@ FORBIDDEN = re.compile(
 )
 
 
-class Severity(Enum):
+class Severity(str, Enum):
     """The level of a problem; messages show its name."""
 
     ERROR = "error"
@@ -77,9 +77,9 @@ class Location:
         return re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Diagnostic:
-    """A problem."""
+    """A problem; problems are ordered by place."""
 
     place: Location
     code: Code
@@ -95,7 +95,8 @@ class Diagnostic:
     @property
     def text(self) -> str:
         """The message and the remedy on one line, without place and code."""
-        return one_line("; ".join(_cut(part) for part in (self.named_message, self.remedy) if part))
+        parts = (self.named_message, self.remedy)
+        return one_line("; ".join(shorten(part, MAX_MESSAGE, placeholder=" …") for part in parts if part))
 
     @property
     def is_error(self) -> bool:
@@ -105,10 +106,6 @@ class Diagnostic:
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place.path else ""
         return f"{place}{self.severity.name}: {self.text} [verl.{self.code}]"
-
-    def __lt__(self, other: Diagnostic) -> bool:
-        """Order by place, code and message, for reproducible output."""
-        return (self.place, self.code, self.message) < (other.place, other.code, other.message)
 
 
 def warning(place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
@@ -138,16 +135,17 @@ class NoAnswerError(Exception):
 
 
 def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return the problems to print: of a file with very many, ``MAX_PROBLEMS``, errors first, and a note."""
-    by_path: dict[str, list[Diagnostic]] = {}
+    """Return the problems to print: of a file ``MAX_PROBLEMS`` errors and warnings, and a note on others."""
+    printed: list[Diagnostic] = []
+    counts = Counter[tuple[str, Severity]]()
     for problem in problems:
-        by_path.setdefault(problem.place.path, []).append(problem)
-    for path, found in by_path.items():
-        if len(found) > MAX_PROBLEMS:
-            kept = sorted(found, key=lambda problem: not problem.is_error)[: MAX_PROBLEMS + 1]
-            more = replace(kept.pop(), message="more problems are not listed", remedy="fix the others first")
-            by_path[path] = [*sorted(kept), more]
-    return tuple(problem for found in by_path.values() for problem in found)
+        counts[kind := (problem.place.path, problem.severity)] += 1
+        if counts[kind] <= MAX_PROBLEMS:
+            printed.append(problem)
+        elif counts[kind] == MAX_PROBLEMS + 1:
+            message, remedy = "more problems are not listed", "fix the others first"
+            printed.append(replace(problem, message=message, remedy=remedy))
+    return tuple(printed)
 
 
 # -- texts
@@ -155,8 +153,7 @@ def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 def one_line(text: str) -> str:
     """Return a text on one line, with control characters escaped."""
-    joined = " ".join(text.split())
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in joined)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in " ".join(text.split()))
 
 
 def printable(name: str) -> str:
@@ -176,12 +173,6 @@ def visible(text: str) -> str:
 def _escaped(match: re.Match[str]) -> str:
     # Not `repr`, which prints variation selectors, such as U+E0100, as they are.
     return match[0].encode("unicode_escape").decode()
-
-
-def _cut(text: str) -> str:
-    """Shorten a long text in the middle."""
-    half = MAX_MESSAGE // 2
-    return text if len(text) <= MAX_MESSAGE else f"{text[:half]} … {text[-half:]}"
 
 
 def counted(number: int, word: str) -> str:
@@ -208,11 +199,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """
     asked, folded = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
     inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
-    letters = Counter(asked)
-    # The share of common letters is fast to compute and never below the ratio of ``difflib``.
-    common = {name: 2 * (letters & Counter(name)).total() / (len(name) + len(asked) or 1) for name in folded}
-    alike = heapq.nlargest(_MOST_COMPARED, folded, key=common.__getitem__)
-    near = [max(inside, key=len)] if inside else difflib.get_close_matches(asked, alike, n=1, cutoff=0.7)
+    near = sorted(inside, key=len)[-1:] or difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
     return folded[near[0]] if near else None
 
 
