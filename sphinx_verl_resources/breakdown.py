@@ -12,7 +12,7 @@ from .i18n import N_
 from .units import short_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container
 
 #: exact: follows from counts and sizes. measured: from cited observations. assumed: a rule of thumb.
 Evidence = Literal["exact", "measured", "assumed"]
@@ -87,16 +87,12 @@ class Component:
     @property
     def symbols(self) -> str:
         """The formula with names: ``batch × sequence × hidden × layers × 2 bytes``."""
-        return self._product(factor.symbol for factor in self.factors)
+        return "".join(f" {factor.sign} {factor.symbol}" for factor in self.factors)[3:]
 
     @property
     def numbers(self) -> str:
         """The formula with numbers: ``32 × 2048 × 2560 × 32 × 2``."""
-        return self._product(short_number(factor.value) for factor in self.factors)
-
-    def _product(self, texts: Iterable[str]) -> str:
-        signs = ("", *(f" {factor.sign} " for factor in self.factors[1:]))
-        return "".join(sign + text for sign, text in zip(signs, texts, strict=True))
+        return "".join(f" {factor.sign} {short_number(factor.value)}" for factor in self.factors)[3:]
 
     def equation(self, write: Callable[[float], str]) -> str:
         """Return the formula with names, with numbers, and its result; ``write`` adds the unit to bytes."""

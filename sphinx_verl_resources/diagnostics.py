@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
@@ -30,8 +29,8 @@ Code = Literal[
 CODES: tuple[Code, ...] = get_args(Code)
 #: The maximum length of a printed message, and of a printed remedy, in characters.
 MAX_MESSAGE = 500
-#: The maximum number of errors to print for a file, and of warnings; others are probably not data files.
-MAX_PROBLEMS = 50
+#: The maximum number of problems to print; nobody reads more at once.
+MAX_PROBLEMS = 500
 #: The maximum number of names to compare with a misspelt one, which takes up to 60 ms.
 _MOST_KNOWN = 1_000
 
@@ -69,12 +68,8 @@ class Location:
 
     def __str__(self) -> str:
         # Sphinx reads a location without a colon as a document name, so there is always a line.
-        return f"{self.shown_path}:{self.line or 1}:{self.column or 1}" if self.path else ""
-
-    @property
-    def shown_path(self) -> str:
-        """The path on one line, with colons before digits escaped; a line number follows it."""
-        return re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
+        shown = re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
+        return f"{shown}:{self.line or 1}:{self.column or 1}" if self.path else ""
 
 
 @dataclass(frozen=True, order=True)
@@ -117,8 +112,7 @@ class NoAnswerError(Exception):
     """A question without an answer; its diagnostics give the reasons, errors first."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
-        once = dict.fromkeys(diagnostics)
-        self.diagnostics = tuple(sorted(once, key=lambda problem: not problem.is_error))
+        self.diagnostics = tuple(sorted(dict.fromkeys(diagnostics), key=lambda problem: problem.severity))
         super().__init__("; ".join(problem.text for problem in self.diagnostics))
 
     @property
@@ -127,25 +121,18 @@ class NoAnswerError(Exception):
         return self.diagnostics[0].code
 
     @classmethod
-    def because(
-        cls, message: str, remedy: str = "", *, code: Code = "directive", key: str = ""
-    ) -> NoAnswerError:
+    def because(cls, text: str, remedy: str = "", code: Code = "directive", key: str = "") -> NoAnswerError:
         """Return an error with one diagnostic, about the setting, option or field ``key``."""
-        return cls(Diagnostic(Location("", key=key), code, message, remedy))
+        return cls(Diagnostic(Location("", key=key), code, text, remedy))
 
 
 def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return the problems to print: of a file ``MAX_PROBLEMS`` errors and warnings, and a note on others."""
-    printed: list[Diagnostic] = []
-    counts = Counter[tuple[str, Severity]]()
-    for problem in problems:
-        counts[kind := (problem.place.path, problem.severity)] += 1
-        if counts[kind] <= MAX_PROBLEMS:
-            printed.append(problem)
-        elif counts[kind] == MAX_PROBLEMS + 1:
-            message, remedy = "more problems are not listed", "fix the others first"
-            printed.append(replace(problem, message=message, remedy=remedy))
-    return tuple(printed)
+    """Return the problems to print; of very many the first ones, errors before warnings, and a note."""
+    found = [*problems]
+    if len(found) > MAX_PROBLEMS:
+        *found, last = sorted(found, key=lambda problem: problem.severity)[: MAX_PROBLEMS + 1]
+        found.append(replace(last, message="more problems are not listed", remedy="fix the others first"))
+    return tuple(found)
 
 
 # -- texts
@@ -158,21 +145,9 @@ def one_line(text: str) -> str:
 
 def printable(name: str) -> str:
     """Escape a file name to print on one line; doubled backslashes keep different names different."""
-    return re.sub(rf"{FORBIDDEN.pattern}|[\t\n\r\\]", _escaped, name)
-
-
-def visible(text: str) -> str:
-    r"""Escape the invisible characters of a text.
-
-    >>> print(visible("H100\u200b"), visible("H100\U000e0100"))
-    H100\u200b H100\U000e0100
-    """
-    return FORBIDDEN.sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
     # Not `repr`, which prints variation selectors, such as U+E0100, as they are.
-    return match[0].encode("unicode_escape").decode()
+    unsafe = re.compile(rf"{FORBIDDEN.pattern}|[\t\n\r\\]")
+    return unsafe.sub(lambda match: match[0].encode("unicode_escape").decode(), name)
 
 
 def counted(number: int, word: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
-from .diagnostics import FORBIDDEN, Code, Diagnostic, Location, NoAnswerError, Severity, visible
+from .diagnostics import FORBIDDEN, Code, Diagnostic, Location, NoAnswerError, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,7 @@ Loc = tuple["str | int", ...]
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: The maximum file size in bytes. The largest real file, the registry of models, has less than a tenth.
 MAX_BYTES = 1 << 20
+_PLAIN = "write the values out; data files have no anchors, aliases, tags and several documents"
 #: The maximum depth of nested lists and mappings; data files need five.
 _MAX_DEPTH = 20
 
@@ -40,8 +41,8 @@ class Document:
     Attributes:
         text: the text.
         shown: its name in messages.
-        data: the value, with lists as tuples; None if the text could not be parsed.
-        problems: the problems of the YAML itself.
+        data: the value, with lists as tuples; None if the text is empty or not strict YAML.
+        problems: the first problem of the YAML itself, if any.
         inside: the position of ``data`` in the text: of an item of a list, its index.
     """
 
@@ -81,16 +82,13 @@ class Document:
     def _place(self, event: Any) -> Location:
         return Location(self.shown, *position(event and event.start_mark))
 
-    def _refuse(self, event: Any, what: str) -> NoReturn:
-        remedy = "write the values out; data files have no anchors, aliases, tags and several documents"
-        raise NoAnswerError(Diagnostic(self._place(event), "yaml_feature", f"{what} is not read", remedy))
-
     def _events(self) -> Iterator[Any]:
         """Yield the events of the parser; refuse what data files do not support."""
         for event in yaml.parse(self.text, LOADER):
             for kind in ("anchor", "tag"):
                 if name := getattr(event, kind, None):
-                    self._refuse(event, f"the {kind} {name!r}")
+                    _refuse(self._place(event), "yaml_feature", f"the {kind} {name!r} is not read", _PLAIN)
+            _refuse_forbidden(getattr(event, "value", ""), self._place(event))
             yield event
 
     def _parsed(self) -> Any:
@@ -99,7 +97,7 @@ class Document:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if self._values:
-                    self._refuse(event, "a second document in the file")
+                    _refuse(self._place(event), "yaml_feature", "a second document is not read", _PLAIN)
                 value = self._value(events, next(events))
         return value
 
@@ -107,10 +105,9 @@ class Document:
         """Return the value that begins with an event; ``name`` is its dotted name."""
         self._values[name] = event
         if isinstance(event, yaml.ScalarEvent):
-            return plain_value(event.value) if event.implicit[0] else self._text(event)
+            return plain_value(event.value) if event.implicit[0] else event.value
         if depth > _MAX_DEPTH:
-            message = "too many nested lists or mappings"
-            raise NoAnswerError(Diagnostic(self._place(event), "yaml_syntax", message, "nest fewer"))
+            _refuse(self._place(event), "yaml_syntax", "too many nested lists or mappings", "nest fewer")
         prefix = f"{name}." if depth else ""
         if isinstance(event, yaml.SequenceStartEvent):
             inner = takewhile(lambda event: not isinstance(event, yaml.SequenceEndEvent), events)
@@ -120,20 +117,12 @@ class Document:
         found: dict[str, Any] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                self._refuse(event, "a key that is not plain text")
-            key = self._text(event)
-            if key in found:
-                message, remedy = f"duplicate key {key!r}", "keep one of the two"
-                self.problems.append(Diagnostic(self._place(event), "duplicate_key", message, remedy))
+                _refuse(self._place(event), "yaml_feature", "a list or mapping as a key is not read", _PLAIN)
+            if (key := event.value) in found:
+                _refuse(self._place(event), "duplicate_key", f"duplicate key {key!r}", "keep one of the two")
             self._keys[f"{prefix}{key}"] = event
             found[key] = self._value(events, next(events), f"{prefix}{key}", depth + 1)
         return found
-
-    def _text(self, event: Any) -> str:
-        """Return a text, which may contain escaped forbidden characters."""
-        if match := FORBIDDEN.search(event.value):
-            self.problems.append(Diagnostic(self._place(event), *_bad_character(match)))
-        return visible(event.value)
 
 
 def position(mark: Any) -> tuple[int, int]:
@@ -174,21 +163,24 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
 def _decoded(content: bytes, shown: str) -> str:
     if len(content) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
-        remedy = "split it; a run file has a few kilobytes"
-        raise NoAnswerError(Diagnostic(Location(shown, 1, 1), "file_too_large", message, remedy))
+        _refuse(Location(shown), "file_too_large", message, "split it; a run file has a few kilobytes")
     text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
     if match := FORBIDDEN.search(text):
         lines = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        place = Location(shown, len(lines), len(lines[-1]) + 1)
-        raise NoAnswerError(Diagnostic(place, *_bad_character(match)))
+        _refuse_forbidden(match[0], Location(shown, len(lines), len(lines[-1]) + 1))
     return text
 
 
-def _bad_character(match: re.Match[str]) -> tuple[Code, str, str]:
-    number = ord(match[0])
-    if 0xDC80 <= number <= 0xDCFF:  # the escape of a byte
-        return "encoding", f"byte 0x{number - 0xDC00:02x} is not UTF-8", "save the file as UTF-8"
-    return "bad_character", f"invisible character U+{number:04X}", "delete it"
+def _refuse(place: Location, code: Code, message: str, remedy: str) -> NoReturn:
+    raise NoAnswerError(Diagnostic(place, code, message, remedy))
+
+
+def _refuse_forbidden(text: str, place: Location) -> None:
+    if match := FORBIDDEN.search(text):
+        number = ord(match[0])
+        if 0xDC80 <= number <= 0xDCFF:  # the escape of a byte
+            _refuse(place, "encoding", f"byte 0x{number - 0xDC00:02x} is not UTF-8", "save the file as UTF-8")
+        _refuse(place, "bad_character", f"invisible character U+{number:04X}", "delete it")
 
 
 #: The most frequent syntax errors: words of the parser (libyaml or PyYAML), which of its two places is meant
@@ -200,12 +192,12 @@ _CAUSES = (
     ("simple key", "context", "a key without a colon", "write 'key: value', with a space after the colon"),
     ("values are not", "problem", "an unexpected colon", "quote the text, or indent all keys alike"),
 )
-_REMEDY = "indent all keys of a level alike, close each quote and bracket, and put unusual text in quotes"
+_INDENT = "indent all keys of a level alike, close each quote and bracket, and put unusual text in quotes"
 
 
 def _syntax_problem(error: Exception, shown: str) -> Diagnostic:
     said = " ".join(str(getattr(error, name, None) or "") for name in ("problem", "context")).strip()
     known = (cause for words, *cause in _CAUSES if re.search(words, said))
-    place, message, remedy = next(known, ("problem", f"not valid YAML: {said or error}", _REMEDY))
+    place, message, remedy = next(known, ("problem", f"not valid YAML: {said or error}", _INDENT))
     line, column = position(getattr(error, f"{place}_mark", None))
     return Diagnostic(Location(shown, line, column), "yaml_syntax", message, remedy)

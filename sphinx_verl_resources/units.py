@@ -39,11 +39,6 @@ def gib(size: float) -> str:
     return f"{gib_number(size)} GiB"
 
 
-def percent(difference: float) -> str:
-    """Return a relative difference with its sign: 0.0123 as ``+1.2 %``."""
-    return signed(difference, share)
-
-
 def share(value: float) -> str:
     """Return a share of a whole: 0.123 as ``12.3 %``."""
     return f"{value:.1%}".replace("%", " %").replace("-", MINUS)
@@ -56,20 +51,8 @@ def signed(value: float, write: Callable[[float], str]) -> str:
 
 def short_number(value: float) -> str:
     """Return a number in its shortest form: ``0.3``, ``2048``, with commas from five digits: ``32,000``."""
-    number = format(Decimal(repr(value)), "f").removesuffix(".0")
-    whole, point, decimals = number.partition(".")
-    return f"{int(whole):,}{point}{decimals}" if len(whole.lstrip("-")) > 4 else number
-
-
-def two_digits(count: float) -> str:
-    """Return a count rounded down to two digits, with commas: ``1,900`` for 1,937.6.
-
-    >>> two_digits(1937.6), two_digits(87.2), two_digits(0.4)
-    ('1,900', '87', '0')
-    """
-    whole = int(count)
-    step = 10 ** max(0, len(str(whole)) - 2)
-    return f"{whole // step * step:,}"
+    number = f"{Decimal(repr(value)):,f}".removesuffix(".0")
+    return number if abs(value) >= 10_000 else number.replace(",", "")
 
 
 def _rounded(value: float) -> str:

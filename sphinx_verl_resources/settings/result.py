@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from ..diagnostics import Code, Diagnostic, Location, Severity, listed, visible, warning
+from ..diagnostics import Code, Diagnostic, Location, Severity, listed, warning
 from ..strict_yaml import LOADER, position, read_yaml
 from .programs import Program
 
@@ -252,9 +252,8 @@ def _placed_leaves(
     mapping: Mapping[str, Any], node: yaml.Node | None, shown: str, prefix: str = ""
 ) -> Iterator[tuple[str, Any, Location]]:
     """Yield the values of a nested mapping by dotted keys, with the places of the keys."""
-    # If a key occurs twice, the last value was read.
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    nodes = {visible(key_node.value): (key_node, value_node) for key_node, value_node in pairs}
+    nodes = {key_node.value: (key_node, value_node) for key_node, value_node in pairs}
     for name, value in mapping.items():
         key_node, value_node = nodes[name]
         if isinstance(value, dict):
