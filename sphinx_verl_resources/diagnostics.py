@@ -115,11 +115,6 @@ class NoAnswerError(Exception):
         self.diagnostics = tuple(sorted(dict.fromkeys(diagnostics), key=lambda problem: problem.severity))
         super().__init__("; ".join(problem.text for problem in self.diagnostics))
 
-    @property
-    def code(self) -> Code:
-        """The code of the first problem."""
-        return self.diagnostics[0].code
-
     @classmethod
     def because(cls, text: str, remedy: str = "", code: Code = "directive", key: str = "") -> NoAnswerError:
         """Return an error with one diagnostic, about the setting, option or field ``key``."""

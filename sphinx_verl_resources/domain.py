@@ -126,7 +126,7 @@ class ValueRole(SphinxRole):
         try:
             value, name = self.value(domain.records, " ".join(self.text.split())), "verl-value"
         except NoAnswerError as error:
-            log_at(self.get_location(), error.code, f"{self.name}: {error}", self.config)
+            log_at(self.get_location(), error.diagnostics[0].code, f"{self.name}: {error}", self.config)
             value, name = f"[{self.name}: {str(error).partition(';')[0]}]", "verl-problem"
         # Sphinx compares the attribute with `is False`.
         return [nodes.inline(self.rawtext, value, classes=[name], support_smartquotes=False)], []

@@ -6,7 +6,6 @@ and ``0123456`` stay text. Anchors, aliases, tags, merge keys and duplicate keys
 
 from __future__ import annotations
 
-import codecs
 import re
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -77,7 +76,7 @@ class Document:
         return Diagnostic(self.place(loc), code, message, remedy, severity)
 
     def _name(self, loc: Loc) -> str:
-        return ".".join(map(str, (*self.inside, *loc)))
+        return "".join(f".{part}" for part in (*self.inside, *loc))
 
     def _place(self, event: Any) -> Location:
         return Location(self.shown, *position(event and event.start_mark))
@@ -108,11 +107,10 @@ class Document:
             return plain_value(event.value) if event.implicit[0] else event.value
         if depth > _MAX_DEPTH:
             _refuse(self._place(event), "yaml_syntax", "too many nested lists or mappings", "nest fewer")
-        prefix = f"{name}." if depth else ""
         if isinstance(event, yaml.SequenceStartEvent):
             inner = takewhile(lambda event: not isinstance(event, yaml.SequenceEndEvent), events)
             return tuple(
-                self._value(events, event, f"{prefix}{index}", depth + 1) for index, event in enumerate(inner)
+                self._value(events, item, f"{name}.{at}", depth + 1) for at, item in enumerate(inner)
             )
         found: dict[str, Any] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
@@ -120,8 +118,8 @@ class Document:
                 _refuse(self._place(event), "yaml_feature", "a list or mapping as a key is not read", _PLAIN)
             if (key := event.value) in found:
                 _refuse(self._place(event), "duplicate_key", f"duplicate key {key!r}", "keep one of the two")
-            self._keys[f"{prefix}{key}"] = event
-            found[key] = self._value(events, next(events), f"{prefix}{key}", depth + 1)
+            self._keys[f"{name}.{key}"] = event
+            found[key] = self._value(events, next(events), f"{name}.{key}", depth + 1)
         return found
 
 
@@ -164,7 +162,7 @@ def _decoded(content: bytes, shown: str) -> str:
     if len(content) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
         _refuse(Location(shown), "file_too_large", message, "split it; a run file has a few kilobytes")
-    text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
+    text = content.decode("utf-8-sig", "surrogateescape")
     if match := FORBIDDEN.search(text):
         lines = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n").split("\n")
         _refuse_forbidden(match[0], Location(shown, len(lines), len(lines[-1]) + 1))

@@ -10,8 +10,8 @@ import sys
 import pytest
 import yaml
 
-from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.estimator.export import FIELDS
+from sphinx_verl_resources.units import Category
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
