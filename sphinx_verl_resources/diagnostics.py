@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 #: The kinds of problems. Messages end with ``[verl.<code>]``, which ``suppress_warnings`` accepts.
 Code = Literal[
     "assumed_device", "bad_character", "config", "config_key", "directive", "duplicate_id",
-    "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding", "far_from_computed",
-    "file_empty", "file_too_large", "file_unexpected", "file_unreadable", "future_date", "gpu_count",
-    "gpu_memory", "id_mismatch", "impossible_settings", "left_out", "log_differs",
-    "missing_key", "moving_ref", "no_date", "no_evidence", "no_version", "not_modelled", "not_training",
-    "out_of_memory", "parameter_count", "peak_above_capacity",
-    "script_differs", "script_name", "script_place", "several_runs", "shell_syntax",
-    "todo", "undecided", "unknown_gpu", "unknown_key", "unknown_model", "unknown_path", "unknown_ref",
-    "unknown_size", "unknown_value", "unread", "unresolved", "untested_claim",
-    "unused_variable", "wrong_size", "wrong_type", "wrong_value", "yaml_feature", "yaml_syntax",
+    "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding",
+    "far_from_computed", "file_empty", "file_too_large", "file_unexpected", "file_unreadable",
+    "future_date", "gpu_count", "gpu_memory", "id_mismatch", "impossible_settings", "left_out",
+    "log_differs", "missing_key", "moving_ref", "no_date", "no_evidence", "no_version", "not_modelled",
+    "not_training", "out_of_memory", "parameter_count", "peak_above_capacity", "script_differs",
+    "script_name", "script_place", "several_runs", "shell_syntax", "todo", "undecided", "unknown_gpu",
+    "unknown_key", "unknown_model", "unknown_path", "unknown_ref", "unknown_size", "unknown_value",
+    "unread", "unresolved", "untested_claim", "unused_variable", "wrong_size", "wrong_type",
+    "wrong_value", "yaml_feature", "yaml_syntax",
 ]  # fmt: skip
 CODES: tuple[Code, ...] = get_args(Code)
 #: The maximum length of a printed message, and of a printed remedy, in characters.
@@ -140,9 +140,7 @@ def one_line(text: str) -> str:
 
 def printable(name: str) -> str:
     """Escape a file name to print on one line; doubled backslashes keep different names different."""
-    # Not `repr`, which prints variation selectors, such as U+E0100, as they are.
-    unsafe = re.compile(rf"{FORBIDDEN.pattern}|[\t\n\r\\]")
-    return unsafe.sub(lambda match: match[0].encode("unicode_escape").decode(), name)
+    return re.sub(rf"{FORBIDDEN.pattern}|[\t\n\r\\]", lambda match: ascii(match[0])[1:-1], name)
 
 
 def counted(number: int, word: str) -> str:
@@ -160,16 +158,11 @@ def counted(number: int, word: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that ``word`` probably means; None if there is none.
 
-    A name with a number, such as a GPU's, also matches inside other words.
-
     >>> nearest("tagg", ["tag"]), nearest("deepspeed", ["fsdp", "mindspeed"])
     ('tag', None)
-    >>> nearest("NVIDIA H800 80GB", ["GH200 480GB", "H800"])
-    'H800'
     """
     asked, folded = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
-    inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
-    near = sorted(inside, key=len)[-1:] or difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
     return folded[near[0]] if near else None
 
 

@@ -109,9 +109,7 @@ class Document:
             _refuse(self._place(event), "yaml_syntax", "too many nested lists or mappings", "nest fewer")
         if isinstance(event, yaml.SequenceStartEvent):
             inner = takewhile(lambda event: not isinstance(event, yaml.SequenceEndEvent), events)
-            return tuple(
-                self._value(events, item, f"{name}.{at}", depth + 1) for at, item in enumerate(inner)
-            )
+            return tuple(self._value(events, one, f"{name}.{at}", depth + 1) for at, one in enumerate(inner))
         found: dict[str, Any] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
@@ -160,8 +158,7 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
 
 def _decoded(content: bytes, shown: str) -> str:
     if len(content) > MAX_BYTES:
-        message = f"the file is larger than {MAX_BYTES >> 20} MiB and was not read"
-        _refuse(Location(shown), "file_too_large", message, "split it; a run file has a few kilobytes")
+        _refuse(Location(shown), "file_too_large", f"the file is over {MAX_BYTES >> 20} MiB", "split it")
     text = content.decode("utf-8-sig", "surrogateescape")
     if match := FORBIDDEN.search(text):
         lines = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -21,20 +21,12 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-#: The sentence of a wrong type, for readers of YAML rather than Python; other errors have pydantic's own words.
+#: Sentences without Python's words; other errors have pydantic's own.
 _SENTENCES = {
-    "int_type": "expected a whole number",
-    "int_from_float": "expected a whole number",
-    "float_type": "expected a number",
-    "string_type": "expected text",
-    "bool_type": "expected true or false",
-    "dict_type": "expected keys and values",
-    "mapping_type": "expected keys and values",
-    "model_type": "expected keys and values",
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "expected keys and values"),
+    **dict.fromkeys(("date_type", "value_error"), "expected a date such as 2025-06-12"),
     "tuple_type": "expected a list",
     "too_short": "expected at least one item",
-    "date_type": "expected a date such as 2025-06-12",
-    "value_error": "expected a date such as 2025-06-12",
 }
 
 
@@ -154,6 +146,5 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 def schema_text(model: type[BaseModel]) -> str:
     """Return the JSON Schema of a model in draft-07, the newest that YAML language servers support."""
     whole = model.model_json_schema(ref_template="#/definitions/{model}")
-    definitions = whole.pop("$defs")
-    found = {"$schema": "http://json-schema.org/draft-07/schema#", **whole, "definitions": definitions}
-    return json.dumps(found, indent=2) + "\n"
+    whole["definitions"] = whole.pop("$defs")
+    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **whole}, indent=2) + "\n"
