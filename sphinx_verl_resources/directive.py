@@ -192,7 +192,7 @@ class VerlDirective(SphinxDirective):
 
     def log(self, problem: Diagnostic) -> None:
         """Print a problem at its line, otherwise at the line of the directive."""
-        where = str(problem.place) or self.get_location()
+        where = str(problem.place).rpartition(":")[0] or self.get_location()  # Sphinx shows no columns
         log_at(where, problem.code, f"{self.name}: {problem.text}", self.config, problem.severity)
 
     def box(self, *content: nodes.Node) -> nodes.error:
