@@ -158,11 +158,16 @@ def counted(number: int, word: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that ``word`` probably means; None if there is none.
 
+    A name with a number, such as a GPU's, also matches inside other words.
+
     >>> nearest("tagg", ["tag"]), nearest("deepspeed", ["fsdp", "mindspeed"])
     ('tag', None)
+    >>> nearest("NVIDIA H800 80GB", ["GH200 480GB", "H800"])
+    'H800'
     """
     asked, folded = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
-    near = difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
+    inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
+    near = sorted(inside, key=len)[-1:] or difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
     return folded[near[0]] if near else None
 
 

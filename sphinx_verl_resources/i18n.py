@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sphinx.locale import get_translator
-
 #: The name of the message catalog, and the folder of the translations that come with the package.
 CATALOG = "sphinx_verl_resources"
 LOCALE = Path(__file__).parent / "locale"
@@ -19,12 +17,16 @@ LOCALE = Path(__file__).parent / "locale"
 
 def _(message: str) -> str:
     """Translate a text into the language of the documentation."""
+    from sphinx.locale import get_translator  # which most commands do not need
+
     # The empty message is the header of a catalog.
     return get_translator(CATALOG).gettext(message) if message else ""
 
 
 def plural(one: str, many: str, count: int) -> str:
     """Translate the singular or plural text, depending on ``count``."""
+    from sphinx.locale import get_translator
+
     return get_translator(CATALOG).ngettext(one, many, count)
 
 

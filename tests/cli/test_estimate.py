@@ -178,9 +178,9 @@ def test_cases_keep_the_order_of_the_files(cases, write):
     write("more.yaml", [case("b"), case("a")])
     code, found, _ = cases(case("c"), case("a"), words="more.yaml")
     assert (code, [item["id"] for item in found]) == (0, ["c", "a", "b", "a"])
-    write("bad.yaml", "- id: [")
+    write("bad.yaml", "- id: [\n")
     code, (found,), err = cases(case(), words="bad.yaml")
-    assert (code, found["fits"], err[0][:11]) == (1, True, "bad.yaml:1:")
+    assert (code, found["fits"], err[0][:11]) == (1, True, "bad.yaml:2:")
 
 
 def test_the_text_of_cases(run, write):
@@ -231,9 +231,9 @@ def test_verdicts_of_cases(cases):
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("- id: [", 2, "cases.yaml:1:"),
+        ("- id: [\n", 2, "cases.yaml:2:1:"),
         ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list, got keys and values"),
-        ("- id: a\n  id: b\n", 1, "duplicate key 'id'"),
+        ("- id: a\n  id: b\n", 2, "duplicate key 'id'"),
     ],
 )
 def test_yaml_that_is_not_as_it_should_be(result, write, text, code, message):
