@@ -9,9 +9,8 @@ import sys
 def run() -> int:
     """Run the command line and return its exit code; Ctrl-C ends it without a traceback, even in imports."""
     sys.stderr = sys.stderr or io.StringIO()  # print() would write to standard output instead
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # its encoding may lack a character
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # its encoding may lack a character
     try:
         from .commands import main
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .analysis_records import LIMITS, STATE_COMPONENTS, STATES, TOTAL
-from .breakdown import Breakdown, Category, Component, Factor
 from .diagnostics import NoAnswerError, did_you_mean
 from .i18n import N_, _, plural
 from .records import fold
 from .selection import whole_number
-from .units import GB, MIB, gb, gib, short_number
+from .units import GB, MIB, Breakdown, Category, Component, Factor, gb, gib, short_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -305,7 +305,7 @@ class Dataset:
         for file in self.files[RUNS]:
             document = read_yaml(file.content, file.shown)
             run, found = validated(document, Run, context)
-            if run is None and isinstance(document.data, dict) and not document.problems:
+            if run is None and isinstance(document.data, dict):
                 # A run with wrong settings is shown without them.
                 run, _ = try_model({**document.data, "settings": {}}, Run, context)
             contradictions = [*_contradictions(run, document, file.path.stem, places)] if run else []

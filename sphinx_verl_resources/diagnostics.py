@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import heapq
 import re
-from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
+from textwrap import shorten
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -17,23 +16,23 @@ if TYPE_CHECKING:
 #: The kinds of problems. Messages end with ``[verl.<code>]``, which ``suppress_warnings`` accepts.
 Code = Literal[
     "assumed_device", "bad_character", "config", "config_key", "directive", "duplicate_id",
-    "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding", "far_from_computed",
-    "file_empty", "file_too_large", "file_unexpected", "file_unreadable", "future_date", "gpu_count",
-    "gpu_memory", "id_mismatch", "impossible_settings", "left_out", "log_differs",
-    "missing_key", "moving_ref", "no_date", "no_evidence", "no_version", "not_modelled", "not_training",
-    "out_of_memory", "parameter_count", "peak_above_capacity",
-    "script_differs", "script_name", "script_place", "several_runs", "shell_syntax",
-    "todo", "undecided", "unknown_gpu", "unknown_key", "unknown_model", "unknown_path", "unknown_ref",
-    "unknown_size", "unknown_value", "unread", "unresolved", "untested_claim",
-    "unused_variable", "wrong_size", "wrong_type", "wrong_value", "yaml_feature", "yaml_syntax",
+    "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding",
+    "far_from_computed", "file_empty", "file_too_large", "file_unexpected", "file_unreadable",
+    "future_date", "gpu_count", "gpu_memory", "id_mismatch", "impossible_settings", "left_out",
+    "log_differs", "missing_key", "moving_ref", "no_date", "no_evidence", "no_version", "not_modelled",
+    "not_training", "out_of_memory", "parameter_count", "peak_above_capacity", "script_differs",
+    "script_name", "script_place", "several_runs", "shell_syntax", "todo", "undecided", "unknown_gpu",
+    "unknown_key", "unknown_model", "unknown_path", "unknown_ref", "unknown_size", "unknown_value",
+    "unread", "unresolved", "untested_claim", "unused_variable", "wrong_size", "wrong_type",
+    "wrong_value", "yaml_feature", "yaml_syntax",
 ]  # fmt: skip
 CODES: tuple[Code, ...] = get_args(Code)
 #: The maximum length of a printed message, and of a printed remedy, in characters.
 MAX_MESSAGE = 500
-#: The maximum number of problems to print for a file; a file with more is probably not a data file.
-MAX_PROBLEMS = 50
-#: The maximum number of names to compare letter by letter with a misspelt one, and to choose from.
-_MOST_COMPARED, _MOST_KNOWN = 20, 5_000
+#: The maximum number of problems to print; nobody reads more at once.
+MAX_PROBLEMS = 500
+#: The maximum number of names to compare with a misspelt one, which takes up to 60 ms.
+_MOST_KNOWN = 1_000
 
 #: Invisible characters and characters that reorder visible ones: controls except tab and line breaks, line
 #: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
@@ -44,7 +43,7 @@ FORBIDDEN = re.compile(
 )
 
 
-class Severity(Enum):
+class Severity(str, Enum):
     """The level of a problem; messages show its name."""
 
     ERROR = "error"
@@ -69,17 +68,13 @@ class Location:
 
     def __str__(self) -> str:
         # Sphinx reads a location without a colon as a document name, so there is always a line.
-        return f"{self.shown_path}:{self.line or 1}:{self.column or 1}" if self.path else ""
-
-    @property
-    def shown_path(self) -> str:
-        """The path on one line, with colons before digits escaped; a line number follows it."""
-        return re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
+        shown = re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
+        return f"{shown}:{self.line or 1}:{self.column or 1}" if self.path else ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Diagnostic:
-    """A problem."""
+    """A problem; problems are ordered by place."""
 
     place: Location
     code: Code
@@ -95,7 +90,8 @@ class Diagnostic:
     @property
     def text(self) -> str:
         """The message and the remedy on one line, without place and code."""
-        return one_line("; ".join(_cut(part) for part in (self.named_message, self.remedy) if part))
+        parts = (self.named_message, self.remedy)
+        return one_line("; ".join(shorten(part, MAX_MESSAGE, placeholder=" …") for part in parts if part))
 
     @property
     def is_error(self) -> bool:
@@ -105,10 +101,6 @@ class Diagnostic:
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place.path else ""
         return f"{place}{self.severity.name}: {self.text} [verl.{self.code}]"
-
-    def __lt__(self, other: Diagnostic) -> bool:
-        """Order by place, code and message, for reproducible output."""
-        return (self.place, self.code, self.message) < (other.place, other.code, other.message)
 
 
 def warning(place: Location, code: Code, message: str, remedy: str) -> Diagnostic:
@@ -120,34 +112,22 @@ class NoAnswerError(Exception):
     """A question without an answer; its diagnostics give the reasons, errors first."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
-        once = dict.fromkeys(diagnostics)
-        self.diagnostics = tuple(sorted(once, key=lambda problem: not problem.is_error))
+        self.diagnostics = tuple(sorted(dict.fromkeys(diagnostics), key=lambda problem: problem.severity))
         super().__init__("; ".join(problem.text for problem in self.diagnostics))
 
-    @property
-    def code(self) -> Code:
-        """The code of the first problem."""
-        return self.diagnostics[0].code
-
     @classmethod
-    def because(
-        cls, message: str, remedy: str = "", *, code: Code = "directive", key: str = ""
-    ) -> NoAnswerError:
+    def because(cls, text: str, remedy: str = "", code: Code = "directive", key: str = "") -> NoAnswerError:
         """Return an error with one diagnostic, about the setting, option or field ``key``."""
-        return cls(Diagnostic(Location("", key=key), code, message, remedy))
+        return cls(Diagnostic(Location("", key=key), code, text, remedy))
 
 
 def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return the problems to print: of a file with very many, ``MAX_PROBLEMS``, errors first, and a note."""
-    by_path: dict[str, list[Diagnostic]] = {}
-    for problem in problems:
-        by_path.setdefault(problem.place.path, []).append(problem)
-    for path, found in by_path.items():
-        if len(found) > MAX_PROBLEMS:
-            kept = sorted(found, key=lambda problem: not problem.is_error)[: MAX_PROBLEMS + 1]
-            more = replace(kept.pop(), message="more problems are not listed", remedy="fix the others first")
-            by_path[path] = [*sorted(kept), more]
-    return tuple(problem for found in by_path.values() for problem in found)
+    """Return the problems to print; of very many the first ones, errors before warnings, and a note."""
+    found = [*problems]
+    if len(found) > MAX_PROBLEMS:
+        *found, last = sorted(found, key=lambda problem: problem.severity)[: MAX_PROBLEMS + 1]
+        found.append(replace(last, message="more problems are not listed", remedy="fix the others first"))
+    return tuple(found)
 
 
 # -- texts
@@ -155,33 +135,12 @@ def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 def one_line(text: str) -> str:
     """Return a text on one line, with control characters escaped."""
-    joined = " ".join(text.split())
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in joined)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in " ".join(text.split()))
 
 
 def printable(name: str) -> str:
     """Escape a file name to print on one line; doubled backslashes keep different names different."""
-    return re.sub(rf"{FORBIDDEN.pattern}|[\t\n\r\\]", _escaped, name)
-
-
-def visible(text: str) -> str:
-    r"""Escape the invisible characters of a text.
-
-    >>> print(visible("H100\u200b"), visible("H100\U000e0100"))
-    H100\u200b H100\U000e0100
-    """
-    return FORBIDDEN.sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    # Not `repr`, which prints variation selectors, such as U+E0100, as they are.
-    return match[0].encode("unicode_escape").decode()
-
-
-def _cut(text: str) -> str:
-    """Shorten a long text in the middle."""
-    half = MAX_MESSAGE // 2
-    return text if len(text) <= MAX_MESSAGE else f"{text[:half]} … {text[-half:]}"
+    return re.sub(rf"{FORBIDDEN.pattern}|[\t\n\r\\]", lambda match: ascii(match[0])[1:-1], name)
 
 
 def counted(number: int, word: str) -> str:
@@ -208,11 +167,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     """
     asked, folded = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
     inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
-    letters = Counter(asked)
-    # The share of common letters is fast to compute and never below the ratio of ``difflib``.
-    common = {name: 2 * (letters & Counter(name)).total() / (len(name) + len(asked) or 1) for name in folded}
-    alike = heapq.nlargest(_MOST_COMPARED, folded, key=common.__getitem__)
-    near = [max(inside, key=len)] if inside else difflib.get_close_matches(asked, alike, n=1, cutoff=0.7)
+    near = sorted(inside, key=len)[-1:] or difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
     return folded[near[0]] if near else None
 
 

@@ -166,8 +166,7 @@ class VerlDirective(SphinxDirective):
 
     def log(self, problem: Diagnostic) -> None:
         """Print a problem at its line, otherwise at the line of the directive."""
-        place = problem.place
-        where = f"{place.shown_path}:{place.line}" if place.path else self.get_location()
+        where = str(problem.place).rpartition(":")[0] or self.get_location()  # Sphinx shows no columns
         log_at(where, f"{self.name}: {problem.text}", problem, self.config)
 
     def box(self, *content: nodes.Node) -> nodes.error:

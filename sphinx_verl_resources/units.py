@@ -1,15 +1,21 @@
-"""Display formats of bytes and GPUs.
+"""Sizes of memory: units and formats, and breakdowns into components with formulas.
 
 GiB is 2^30 bytes, the unit of GPUs and of verl. GB is 10^9 bytes, the unit of the memory analysis.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from .i18n import N_
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
 MIB = 2**20
 GIB = 2**30
@@ -39,11 +45,6 @@ def gib(size: float) -> str:
     return f"{gib_number(size)} GiB"
 
 
-def percent(difference: float) -> str:
-    """Return a relative difference with its sign: 0.0123 as ``+1.2 %``."""
-    return signed(difference, share)
-
-
 def share(value: float) -> str:
     """Return a share of a whole: 0.123 as ``12.3 %``."""
     return f"{value:.1%}".replace("%", " %").replace("-", MINUS)
@@ -56,20 +57,8 @@ def signed(value: float, write: Callable[[float], str]) -> str:
 
 def short_number(value: float) -> str:
     """Return a number in its shortest form: ``0.3``, ``2048``, with commas from five digits: ``32,000``."""
-    number = format(Decimal(repr(value)), "f").removesuffix(".0")
-    whole, point, decimals = number.partition(".")
-    return f"{int(whole):,}{point}{decimals}" if len(whole.lstrip("-")) > 4 else number
-
-
-def two_digits(count: float) -> str:
-    """Return a count rounded down to two digits, with commas: ``1,900`` for 1,937.6.
-
-    >>> two_digits(1937.6), two_digits(87.2), two_digits(0.4)
-    ('1,900', '87', '0')
-    """
-    whole = int(count)
-    step = 10 ** max(0, len(str(whole)) - 2)
-    return f"{whole // step * step:,}"
+    number = f"{Decimal(repr(value)):,f}".removesuffix(".0")
+    return number if abs(value) >= 10_000 else number.replace(",", "")
 
 
 def _rounded(value: float) -> str:
@@ -85,3 +74,115 @@ def crossed(gpus: object) -> str:
     '8×H20'
     """
     return str(gpus).replace("*", "×")
+
+
+# -- breakdowns
+
+#: exact: follows from counts and sizes. measured: from cited observations. assumed: a rule of thumb.
+Evidence = Literal["exact", "measured", "assumed"]
+
+
+class Category(Enum):
+    """The use of an allocation: a column of the tables, a colour of the charts, a value in JSON.
+
+    Attributes:
+        value: its name in JSON.
+        heading: its displayed name.
+        colour: its colour in charts, with a contrast of at least 3 to 1 with white and with the dark
+            backgrounds of common themes.
+    """
+
+    heading: str
+    colour: str
+
+    WEIGHTS = "weights", N_("Weights"), "#5160ae"
+    GRADIENTS = "gradients", N_("Gradients"), "#d67207"
+    OPTIMIZER = "optimizer", N_("Optimizer"), "#994cea"
+    ACTIVATIONS = "activations", N_("Activations"), "#368ea7"
+    LOGITS = "logits", N_("Logits"), "#c4568f"
+    GATHERED = "gathered", N_("Gathered"), "#7d88cf"
+    ROLLOUT_ENGINE = "rollout-engine", N_("Rollout engine"), "#92562b"
+    RUNTIME_OVERHEAD = "runtime-overhead", N_("Outside PyTorch"), "#878b70"
+
+    def __new__(cls, value: str, heading: str, colour: str) -> Category:
+        """Store heading and colour with the value."""
+        member = object.__new__(cls)
+        member._value_, member.heading, member.colour = value, heading, colour
+        return member
+
+
+class Factor(NamedTuple):
+    """A factor of a formula, or a divisor.
+
+    Attributes:
+        symbol: its name, such as ``batch``; for a constant, the number and its unit, such as ``2 bytes``.
+        value: the number.
+        sign: ``÷`` if the formula divides by the value.
+    """
+
+    symbol: str
+    value: float
+    sign: Literal["×", "÷"] = "×"
+
+
+@dataclass(frozen=True)
+class Component:
+    """A part of the memory of one GPU.
+
+    Attributes:
+        key: its name in data and options, for example ``kv-cache``.
+        label: its displayed name.
+        category: the use of the memory.
+        factors: the product that gives its bytes, shown exactly as it is computed.
+        evidence: the evidence for the formula.
+    """
+
+    key: str
+    label: str
+    category: Category
+    factors: tuple[Factor, ...]
+    evidence: Evidence
+
+    @cached_property
+    def size(self) -> float:
+        """Bytes."""
+        return math.prod((value if sign == "×" else 1 / value for _, value, sign in self.factors), start=1.0)
+
+    @property
+    def symbols(self) -> str:
+        """The formula with names: ``batch × sequence × hidden × layers × 2 bytes``."""
+        return "".join(f" {factor.sign} {factor.symbol}" for factor in self.factors)[3:]
+
+    @property
+    def numbers(self) -> str:
+        """The formula with numbers: ``32 × 2048 × 2560 × 32 × 2``."""
+        return "".join(f" {factor.sign} {short_number(factor.value)}" for factor in self.factors)[3:]
+
+    def equation(self, write: Callable[[float], str]) -> str:
+        """Return the formula with names, with numbers, and its result; ``write`` adds the unit to bytes."""
+        return f"{self.symbols} = {self.numbers} = {write(self.size)}"
+
+    def changed(self, factor: Factor) -> Component:
+        """Return the component with a further factor, such as that of an optimisation."""
+        return replace(self, factors=(*self.factors, factor))
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Components in order. All sizes are bytes per GPU."""
+
+    components: tuple[Component, ...]
+
+    @property
+    def total(self) -> float:
+        """The bytes of all components together."""
+        return math.fsum(component.size for component in self.components)
+
+    def of(self, keys: Container[str]) -> float:
+        """Add up the bytes of some components."""
+        return math.fsum(component.size for component in self.components if component.key in keys)
+
+    def equation(self, number: Callable[[float], str], write: Callable[[float], str]) -> str:
+        """Return the sum; ``number`` writes each size precisely, ``write`` the total with its unit."""
+        terms = " + ".join(number(component.size) for component in self.components)
+        return f"total = {terms} = {write(self.total)}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from .diagnostics import CODES, MAX_PROBLEMS, Code, Diagnostic, Location, did_you_mean, nearest, printable
-from .records import FORMS, SLUG, slug
+from .diagnostics import CODES, MAX_PROBLEMS, Code, Diagnostic, Location, did_you_mean
+from .records import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,22 +21,12 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModel)
 
-#: The sentence of each of pydantic's types of error; any other has pydantic's own.
+#: Sentences without Python's words; other errors have pydantic's own.
 _SENTENCES = {
-    **dict.fromkeys(("int_type", "int_from_float"), "expected a whole number"),
-    "float_type": "expected a number",
-    "string_type": "expected text",
-    "bool_type": "expected true or false",
     **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "expected keys and values"),
-    "tuple_type": "expected a list",
     **dict.fromkeys(("date_type", "value_error"), "expected a date such as 2025-06-12"),
+    "tuple_type": "expected a list",
     "too_short": "expected at least one item",
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be more than {gt}",
-    "less_than_equal": "must be at most {le}",
-    "string_too_short": "must not be empty",
-    "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "expected {form}",
 }
 
 
@@ -54,8 +44,7 @@ def validated(
         hint = f"begin the file with the key {next(iter(model.model_fields))!r}"
         return None, document.problems or [empty(document, hint)]
     record, errors = try_model(document.data, model, context)
-    problems = [*document.problems, *explained(document, model, errors)]
-    return (None if problems else record), problems
+    return record, explained(document, model, errors)
 
 
 def empty(document: Document, remedy: str) -> Diagnostic:
@@ -90,59 +79,44 @@ def valid_entries(data: Any, key: str, model: type[Model], context: Any = None) 
 
 def explained(document: Document, model: type[BaseModel], details: list[ErrorDetails]) -> list[Diagnostic]:
     """Convert pydantic's errors to diagnostics with places; of very many, one more than is printed."""
-    places: dict[str, list[Loc]] = {"missing": [], "extra_forbidden": []}
-    for error in details:
-        places.setdefault(error["type"], []).append(error["loc"])
-    misspelt: set[Loc] = set()  # a key that is missing because it is misspelt is one mistake
-    for *parent, word in places["extra_forbidden"][:MAX_PROBLEMS]:
-        near = nearest(str(word), [str(loc[-1]) for loc in places["missing"] if [*loc[:-1]] == parent])
-        misspelt |= {(*parent, near or "")}
-    kept = [
-        error
-        for error in details
-        if not (error["type"] == "missing" and error["loc"] in misspelt)
-        and not (error["type"] == "too_short" and error["input"])  # its items are wrong, and have errors
-    ]
+    # A list with wrong items, which have errors, is also too short for pydantic.
+    kept = [error for error in details if error["type"] != "too_short" or not error["input"]]
     return [_explain(document, model, error) for error in kept[: MAX_PROBLEMS + 1]]
 
 
 def _explain(document: Document, model: type[BaseModel], error: ErrorDetails) -> Diagnostic:
-    """Convert a pydantic error to a diagnostic at the exact key or value."""
+    """Convert a pydantic error to a diagnostic at its key or value."""
     loc, kind, context = error["loc"], error["type"], error.get("ctx", {})
-    record, field = walk(model, loc)
-    allowed = [*strings_in(field.annotation)] if field else []
-    example = _example(str(loc[-1]), field.examples[0]) if field and field.examples else ""
+    source, message, remedy = document.source(loc), error["msg"], ""
+    path = ".".join(str(part) for part in loc if part != "[key]")
+    code: Code = "wrong_type" if kind.endswith("_type") else "wrong_value"
     if kind == "extra_forbidden":
-        around, _ = walk(model, loc[:-1])
-        remedy = did_you_mean(str(loc[-1]), around.model_fields if around else ())
+        remedy = did_you_mean(str(loc[-1]), fields_at(model, loc[:-1]))
         return Diagnostic(document.key_place(loc), "unknown_key", f"unknown key {loc[-1]!r}", remedy)
     if kind == "missing":
-        message = f"the key {loc[-1]!r} is missing" + (f" in {_dotted(loc[:-1])!r}" if loc[1:] else "")
-        meaning = (field.description or "").rstrip(".") if field else ""
-        choices = f"allowed: {', '.join(allowed)}" if allowed else ""
-        remedy = ": ".join(filter(None, ("add it", ", ".join(filter(None, (meaning, choices, example))))))
+        *inside, name = path.split(".")
+        field = fields_at(model, loc[:-1])[name]
+        message = f"the key {name!r} is missing" + (f" in {'.'.join(inside)!r}" if inside else "")
+        remedy = f"add it: {field.description}"
+        if field.examples:
+            remedy += f" For example {name}: {json.dumps(field.examples[0])}"
         return document.diagnostic(loc[:-1], "missing_key", message, remedy)
-    code: Code = "wrong_type" if kind.endswith("_type") else "wrong_value"
-    form, source, remedy = context.get("pattern", ""), document.source(loc), ""
-    message = error["msg"]
-    if sentence := _SENTENCES.get(kind):
-        got = got_instead(error["input"], source)
-        message = f"{sentence.format(**context, form=FORMS.get(form, form))}, got {got}"
     if kind in CODES:
         code, remedy = kind, context["hint"]
         if known := context.get("known"):
             remedy = did_you_mean(context["word"], getattr(known, "names", known), remedy)
     elif kind == "literal_error":
         word = source or got_instead(error["input"], source)
+        allowed = re.findall("'([^']*)'", context["expected"])
         code, message, remedy = "unknown_value", f"unknown value {word!r}", did_you_mean(word, allowed)
-    elif kind == "model_type":
-        remedy = example or f"its keys are {', '.join(record.model_fields if record else ())}"
-    elif kind == "string_type" and source:
-        remedy = f'put it in quotes: "{source}"'
-    elif form == SLUG and slug(error["input"]):
-        remedy = f"write {slug(error['input'])}"
-    place = document.key_place(loc[:-1]) if loc[-1:] == ("[key]",) else document.place(loc)
-    return Diagnostic(place, code, f"{_dotted(loc)}: {message}" if loc else message, remedy)
+    else:
+        expected = f"expected {FORMS[context['pattern']]}" if "pattern" in context else message
+        message = f"{_SENTENCES.get(kind, expected)}, got {got_instead(error['input'], source)}"
+        if kind == "model_type":
+            remedy = f"its keys are {', '.join(fields_at(model, loc))}"
+        elif kind == "string_type" and source:
+            remedy = f'put it in quotes: "{source}"'
+    return document.diagnostic(loc, code, f"{path}: {message}" if path else message, remedy)
 
 
 def got_instead(value: Any, source: str) -> str:
@@ -151,24 +125,14 @@ def got_instead(value: Any, source: str) -> str:
     return words.get(type(value)) or (repr(value[:80]) if isinstance(value, str) else source or str(value))
 
 
-def _example(name: str, value: Any) -> str:
-    text = yaml.safe_dump({name: value}, default_flow_style=True, sort_keys=False, width=1000)
-    return f"for example {text.strip()[1:-1]}"
-
-
-def _dotted(loc: Loc) -> str:
-    return printable(".".join(str(part) for part in loc if part != "[key]"))
-
-
-def walk(model: type[BaseModel], loc: Loc) -> tuple[type[BaseModel] | None, FieldInfo | None]:
-    """Return the model and the field at a place, or None for each."""
-    record: type[BaseModel] | None = model
-    field: FieldInfo | None = None
-    for part in loc:
-        if isinstance(part, str):
-            field = record.model_fields.get(part) if record else None
-            record = next(models_in(field.annotation), None) if field else None
-    return record, field
+def fields_at(model: type[BaseModel], loc: Loc) -> dict[str, FieldInfo]:
+    """Return the fields of the record at a place in another one; none if there is another value."""
+    fields = model.model_fields
+    for name in loc:
+        if isinstance(name, str):
+            inner = next(models_in(fields[name].annotation), None) if name in fields else None
+            fields = inner.model_fields if inner else {}
+    return fields
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -179,19 +143,8 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(argument)
 
 
-def strings_in(annotation: Any) -> Iterator[str]:
-    """Yield the strings that an annotation with a ``Literal`` accepts."""
-    for argument in get_args(annotation):
-        yield from (argument,) if isinstance(argument, str) else strings_in(argument)
-
-
-def schema(model: type[BaseModel]) -> dict[str, Any]:
+def schema_text(model: type[BaseModel]) -> str:
     """Return the JSON Schema of a model in draft-07, the newest that YAML language servers support."""
     whole = model.model_json_schema(ref_template="#/definitions/{model}")
-    definitions = whole.pop("$defs")
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **whole, "definitions": definitions}
-
-
-def schema_text(model: type[BaseModel]) -> str:
-    """Return the text of the JSON Schema of a model; the same on every call."""
-    return json.dumps(schema(model), indent=2) + "\n"
+    whole["definitions"] = whole.pop("$defs")
+    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **whole}, indent=2) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import textwrap
 from functools import partial
@@ -17,7 +18,7 @@ from sphinx_verl_resources.commands import MODELS, command_named
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
 from sphinx_verl_resources.run_cells import COMPUTED
 from sphinx_verl_resources.selection import every_field
-from sphinx_verl_resources.validation import schema
+from sphinx_verl_resources.validation import schema_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +70,7 @@ class Schema(ReferenceList):
     required_arguments = 1
 
     def items(self) -> Iterator[tuple[str, str, str]]:
-        whole = schema(MODELS[self.arguments[0]])
+        whole = json.loads(schema_text(MODELS[self.arguments[0]]))
         for path, description, required in schema_fields(whole, whole, ""):
             yield path, "(required)" if required else "", description
 

@@ -7,9 +7,8 @@ from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..breakdown import Category, Component, Evidence, Factor
 from ..i18n import N_
-from ..units import short_number
+from ..units import Category, Component, Evidence, Factor, short_number
 from .constants import EXACT, HOST_BASE, UNMODELLED, Spread
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from ..records import MOST_GPUS, Record, SettingValue, Text, Url, problem
-from ..strict_yaml import dotted_leaves
+from ..settings.result import dotted_leaves
 
 #: Sentences from a source or about it. Unlike ``Prose``, they may contain something like an e-mail address:
 #: places such as ``owner/repository@v1.2:path`` look like one.

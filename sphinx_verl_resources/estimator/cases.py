@@ -85,8 +85,7 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
         hint = "write a list of cases, each beginning with '- id:'"
         document = read_yaml(file.content, file.shown)
         items = _items(document)
-        if not items:
-            problems += document.problems
+        problems += document.problems
         if document.data is None and not document.problems:
             problems.append(empty(document, hint))
         elif not isinstance(document.data, (tuple, type(None))):
@@ -112,13 +111,9 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
 
 
 def _items(document: Document) -> list[Document]:
-    """Return a document for each item of a list; problems go to the item that they are in."""
+    """Return a document for each item of a list."""
     values = document.data if isinstance(document.data, tuple) else ()
-    items = [replace(document, data=value, problems=[], inside=(at,)) for at, value in enumerate(values)]
-    for problem in document.problems if items else ():
-        before = [item for item in items if item.place() <= problem.place]
-        (before or items[:1])[-1].problems.append(problem)
-    return items
+    return [replace(document, data=value, inside=(at,)) for at, value in enumerate(values)]
 
 
 def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
@@ -128,20 +123,17 @@ def _read_case(document: Document) -> tuple[Case | None, list[Diagnostic]]:
     if unknown:
         case, others = try_model(_without(document.data, [detail["loc"] for detail in unknown]), Case)
         details = [*unknown, *others]
-    found = explained(document, Case, details)
-    # If only unknown keys are left, one is a misspelt required key; it stays an error.
-    if case or any(problem.code != "unknown_key" for problem in found):
-        found = [
-            replace(problem, severity=Severity.WARNING) if problem.code == "unknown_key" else problem
-            for problem in found
-        ]
+    found = [
+        replace(problem, severity=Severity.WARNING) if problem.code == "unknown_key" else problem
+        for problem in explained(document, Case, details)
+    ]
     measured = case.measured if case else None
     if case and case.outcome == "measured" and (measured is None or measured.gib is None):
         # There is nothing to compare with an estimate.
         message = "the outcome is 'measured', but no figure is given"
         hint = "add measured: {gib: …, counter: …}"
         found.append(document.diagnostic(("outcome",), "missing_key", message, hint, Severity.WARNING))
-    return None if document.problems else case, [*document.problems, *found]
+    return case, found
 
 
 def _without(data: Any, locs: Iterable[Loc]) -> Any:

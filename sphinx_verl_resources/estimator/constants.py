@@ -13,7 +13,7 @@ from ..i18n import N_
 from ..units import GIB
 
 if TYPE_CHECKING:
-    from ..breakdown import Evidence
+    from ..units import Evidence
 
 
 class Spread(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..breakdown import Breakdown, Factor
 from ..diagnostics import NoAnswerError
+from ..units import Breakdown, Factor
 from .accuracy_records import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from .allocations import Kind, fixed, size_of
 from .constants import HOST_BASE, TYPICAL_LENGTH

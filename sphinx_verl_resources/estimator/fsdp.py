@@ -14,7 +14,7 @@ from .versions import behaviour
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..breakdown import Evidence
+    from ..units import Evidence
     from .allocations import Allocations
     from .constants import Spread
     from .settings import Role, Settings, Sharding

@@ -50,7 +50,7 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture | None, tuple[
     >>> model.parameters, problems
     (494032768, ())
     >>> print(*read_config_json('{"model_type": "qwen2", "hidden_size": 0}', "config.json")[1])
-    config.json:1:40: ERROR: hidden_size: must be at least 1, got 0 [verl.wrong_value]
+    config.json:1:40: ERROR: hidden_size: Input should be greater than or equal to 1, got 0 [verl.wrong_value]
     """
     # JSON may be indented with tabs, YAML may not; JSON strings contain no literal tab.
     content = text.removeprefix("\ufeff").replace("\t", " ")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dataset import bundled_directory
 from ..diagnostics import Severity
-from ..strict_yaml import dotted_leaves
+from ..settings.result import dotted_leaves
 from .request import ACTOR, error_at, warning_at
 from .versions import RELEASES, version_text
 

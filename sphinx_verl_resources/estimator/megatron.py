@@ -20,7 +20,7 @@ from .versions import behaviour
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..breakdown import Evidence
+    from ..units import Evidence
     from .allocations import Allocations
     from .constants import Spread
     from .megatron_settings import Megatron

@@ -12,8 +12,8 @@ from .allocations import Ends, size_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..breakdown import Breakdown
     from ..diagnostics import Diagnostic
+    from ..units import Breakdown
     from .allocations import Allocations
     from .phases import Phase
     from .registries import Registries

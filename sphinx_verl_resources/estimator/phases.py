@@ -12,8 +12,8 @@ from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from ..breakdown import Breakdown, Category
 from ..i18n import N_
+from ..units import Breakdown, Category
 from .allocations import Kind, allocate, ends_of, fixed, of_constant, size_of
 from .constants import (
     ALL_TO_ALL,

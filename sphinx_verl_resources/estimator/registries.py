@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Diagnostic, Location, NoAnswerError, did_you_mean
-from ..strict_yaml import dotted_leaves
+from ..settings.result import dotted_leaves
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
 from .shape import shape_of

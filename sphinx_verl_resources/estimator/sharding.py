@@ -14,7 +14,7 @@ from .allocations import Kind, allocate, size_of
 from .constants import EXACT, GATHERED_LAYER
 
 if TYPE_CHECKING:
-    from ..breakdown import Evidence
+    from ..units import Evidence
     from .allocations import Allocations
     from .constants import Spread
     from .shape import Shape

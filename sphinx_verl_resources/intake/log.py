@@ -9,7 +9,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..diagnostics import MAX_PROBLEMS, Code, Diagnostic, Location, warning
+from ..diagnostics import Code, Diagnostic, Location, warning
 from .failure import WORDS as FAILURE_WORDS
 from .failure import Failure, FailureReader, absent_phases, narrowed
 from .log_config import MAX_FOREIGN, config_at, is_command, overrides_at
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .log_config import PrintedConfig
     from .log_lines import Piece
 
+#: The maximum number of problems to list; the others are counted.
+_MOST_PROBLEMS = 50
 #: Each word costs time, so there are few. Figures are in lines with ``step:`` or a word of FAILURE_WORDS.
 _WORDS = tuple(dict.fromkeys((*CONFIG_WORDS, b"step:", *WORDS, *FAILURE_WORDS)))
 _EASYR1_MODEL = "worker.actor.model.model_path"
@@ -259,7 +261,7 @@ class _Reader:
         self._warn(Location(self._shown, piece.line, column), "unread", message, _UNREAD_REMEDY)
 
     def _warn(self, place: Location, code: Code, message: str, remedy: str) -> None:
-        if len(self._problems) >= MAX_PROBLEMS:
+        if len(self._problems) >= _MOST_PROBLEMS:
             self._lost += 1
         else:
             self._problems.append(warning(place, code, message, remedy))

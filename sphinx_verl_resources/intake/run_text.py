@@ -7,17 +7,17 @@ import re
 import textwrap
 from collections.abc import Mapping
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
 
 from ..records import FORMS, SLUG, Run, slug
 from ..selection import as_text
 from ..strict_yaml import read_yaml
-from ..validation import models_in, strings_in, walk
+from ..validation import fields_at, models_in
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
 #: Marks a value to fill in.
@@ -117,15 +117,21 @@ def _template(name: str, value: Any) -> list[str]:
 
 def _explanation(name: str) -> str:
     """Return the description of a field, with its allowed words or examples."""
-    _, field = walk(Run, tuple(name.split(".")))
-    assert field
+    *section, key = name.split(".")
+    field = fields_at(Run, tuple(section))[key]
     examples = [text for text in field.examples or () if isinstance(text, str)]
     sentences = [field.description or ""]
-    if choices := [*strings_in(field.annotation)]:
+    if choices := [*_strings_in(field.annotation)]:
         sentences.append(f"One of {', '.join(choices)}.")
     elif examples:
         sentences.append(f"For example {', '.join(examples)}.")
     return " ".join(sentences)
+
+
+def _strings_in(annotation: Any) -> Iterator[str]:
+    """Yield the strings that an annotation with a ``Literal`` accepts."""
+    for argument in get_args(annotation):
+        yield from (argument,) if isinstance(argument, str) else _strings_in(argument)
 
 
 def on_one_line(name: str, value: Any) -> str:

@@ -125,7 +125,7 @@ class VerlEstimate(SettingsDirective):
             if not run.settings:  # the message names the run
                 raise
             raise NoAnswerError.because(
-                f"the run {name!r} cannot be estimated: {error}", code=error.code
+                f"the run {name!r} cannot be estimated: {error}", code=error.diagnostics[0].code
             ) from None
         return found, run_title(run), run.measured
 

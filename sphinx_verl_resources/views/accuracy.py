@@ -9,7 +9,7 @@ from docutils import nodes
 from ..i18n import N_, _
 from ..nodes import PATH_CLASS, Cell, column_table, numbered_notes, recorded
 from ..nodes import marks as marks_of
-from ..units import gib_number, percent, short_number
+from ..units import gib_number, share, short_number, signed
 from .verdicts import short
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _error(item: Score) -> str:
     """Write the error to a tenth of a per cent, in brackets if the case does not count."""
     if item.deviation is None:
         return ""
-    text = percent(round(item.deviation, 3) + 0.0)  # no minus before zero
+    text = signed(round(item.deviation, 3) + 0.0, share)  # no minus before zero
     return text if item.case.is_scored else f"({text})"
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from docutils.utils import column_width
 
-from ..breakdown import Category
 from ..charts import BAR, FONT, LINE, NAME, WIDTH, Drawing, at_right, bar, path, short, text, thick
 from ..i18n import N_, _
-from ..units import GIB, gib, gib_number, short_number
+from ..units import GIB, Category, gib, gib_number, short_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

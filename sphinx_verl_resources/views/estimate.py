@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..breakdown import Category
 from ..charts import formula_list
 from ..diagnostics import NoAnswerError
 from ..estimator.engine import vllm_pool_in_torch_peak
@@ -25,7 +24,7 @@ from ..nodes import (
     titled_item,
 )
 from ..run_cells import measured_text
-from ..units import GIB, gib, gib_number
+from ..units import GIB, Category, gib, gib_number
 from .answer import trust_text
 from .changes import changes_item
 from .verdicts import mark, of_mean, reason, span, start_texts, stop, title
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..answer.answer import Answer
-    from ..breakdown import Breakdown
     from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
     from ..records import Measured, Run
+    from ..units import Breakdown
 
 ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"

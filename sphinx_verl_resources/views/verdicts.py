@@ -8,7 +8,7 @@ from docutils import nodes
 
 from ..i18n import N_, _
 from ..nodes import in_a_row
-from ..units import gib, gib_number, short_number, two_digits
+from ..units import gib, gib_number, short_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,6 +82,17 @@ def short(verdict: Verdict, tokens: float | None) -> str:
     if tokens is None:
         return label(verdict)
     return _("{verdict}: up to {tokens} tokens").format(verdict=label(verdict), tokens=two_digits(tokens))
+
+
+def two_digits(count: float) -> str:
+    """Return a count rounded down to two digits, with commas: ``1,900`` for 1,937.6.
+
+    >>> two_digits(1937.6), two_digits(87.2), two_digits(0.4)
+    ('1,900', '87', '0')
+    """
+    whole = int(count)
+    step = 10 ** max(0, len(str(whole)) - 2)
+    return f"{whole // step * step:,}"
 
 
 def reason(found: Estimate) -> str:

@@ -17,9 +17,8 @@ from ..estimator.phases import LABELS
 from ..estimator.request import VERDICTS
 from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _
-from ..units import two_digits
 from .answer import NO_RUN, SMALLEST, measured_text
-from .verdicts import FITS_UP_TO, title
+from .verdicts import FITS_UP_TO, title, two_digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,8 +10,8 @@ import sys
 import pytest
 import yaml
 
-from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.estimator.export import FIELDS
+from sphinx_verl_resources.units import Category
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -139,7 +139,7 @@ def test_a_model_by_the_end_of_its_path(result, write, path, message):
     [
         *((f"--{name} given", text, "given:") for name in ("script", "settings") for text in ("", "# nothing\n", "model: [\n")),
         ("--script given", "# " + "x" * (1 << 20), "given:1:1: ERROR: the script has more than "),
-        ("--config given", '{"model_type": "qwen2", "hidden_size": 0}', "given:1:40: ERROR: hidden_size: must be at least 1, got 0"),
+        ("--config given", '{"model_type": "qwen2", "hidden_size": 0}', "given:1:40: ERROR: hidden_size: Input should be greater than or equal to 1, got 0"),
         ("", "", "ERROR: no model given; give it before the settings, such as qwen2.5-7b or the path of its config.json"),
     ],
     ids=lambda value: value[:40],
@@ -178,9 +178,9 @@ def test_cases_keep_the_order_of_the_files(cases, write):
     write("more.yaml", [case("b"), case("a")])
     code, found, _ = cases(case("c"), case("a"), words="more.yaml")
     assert (code, [item["id"] for item in found]) == (0, ["c", "a", "b", "a"])
-    write("bad.yaml", "- id: [")
+    write("bad.yaml", "- id: [\n")
     code, (found,), err = cases(case(), words="bad.yaml")
-    assert (code, found["fits"], err[0][:11]) == (1, True, "bad.yaml:1:")
+    assert (code, found["fits"], err[0][:11]) == (1, True, "bad.yaml:2:")
 
 
 def test_the_text_of_cases(run, write):
@@ -203,7 +203,7 @@ def test_the_text_of_cases(run, write):
     ("changes", "code", "message"),
     [
         ({"gpus": {"count": 8, "type": "H10O"}}, 0, "5:11: WARNING: gpus: unknown GPU 'H10O'; did you mean 'H100'?"),
-        ({"gpus": {"count": "eight"}}, 1, "4:12: ERROR: gpus.count: expected a whole number, got 'eight'"),
+        ({"gpus": {"count": "eight"}}, 1, "4:12: ERROR: gpus.count: Input should be a valid integer, got 'eight'"),
         ({"model": "Qwen/Qwen2.5-7"}, 1, "2:10: ERROR: model: unknown model 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'?"),
         ({"config": None}, 1, "1:3: ERROR: "),
         ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 1.5}}, 1, f"7:55: ERROR: {ROLLOUT}.gpu_memory_utilization: expected a number above 0 and up to 1"),
@@ -231,9 +231,9 @@ def test_verdicts_of_cases(cases):
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("- id: [", 2, "cases.yaml:1:"),
+        ("- id: [\n", 2, "cases.yaml:2:1:"),
         ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list, got keys and values"),
-        ("- id: a\n  id: b\n", 1, "duplicate key 'id'"),
+        ("- id: a\n  id: b\n", 2, "duplicate key 'id'"),
     ],
 )
 def test_yaml_that_is_not_as_it_should_be(result, write, text, code, message):

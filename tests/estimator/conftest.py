@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.estimator.allocations import Kind
 from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import estimate
 from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.units import Category
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"

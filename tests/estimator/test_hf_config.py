@@ -155,12 +155,12 @@ def test_a_path_that_is_no_name(shown):
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("3584", "§0", "ERROR: hidden_size: must be at least 1, got 0 [verl.wrong_value]"),
-        ("3584", '§"3584"', "ERROR: hidden_size: expected a whole number, got '3584' [verl.wrong_type]"),
-        ("3584", "§3584.5", "ERROR: hidden_size: expected a whole number, got 3584.5 [verl.wrong_type]"),
+        ("3584", "§0", "ERROR: hidden_size: Input should be greater than or equal to 1, got 0 [verl.wrong_value]"),
+        ("3584", '§"3584"', "ERROR: hidden_size: Input should be a valid integer, got '3584' [verl.wrong_type]"),
+        ("3584", "§3584.5", "ERROR: hidden_size: Input should be a valid integer, got 3584.5 [verl.wrong_type]"),
         ("3584", "§null", "ERROR: hidden_size: expected a value, got nothing; Width of the residual stream [verl.wrong_type]"),
         ("3584", "§" + "1" * 30, "ERROR: hidden_size: must be between 1 and 100000000, got a number of 30 digits [verl.wrong_value]"),
-        ("3584", "§999999999", "ERROR: hidden_size: must be at most 100000000, got 999999999 [verl.wrong_value]"),
+        ("3584", "§999999999", "ERROR: hidden_size: Input should be less than or equal to 100000000, got 999999999 [verl.wrong_value]"),
         (
             '"num_attention_heads": 28', '"num_attention_heads": §12',
             "ERROR: num_attention_heads: 12 does not divide hidden_size, 3584; correct one of them, or write "
@@ -183,7 +183,7 @@ def test_a_path_that_is_no_name(shown):
             "WARNING: the key 'model_type' is missing; assumed to be a dense decoder like llama; write the model's "
             "type, for example qwen2 [verl.missing_key]",
         ),
-        ('"qwen2"', "§2", 'ERROR: model_type: expected text, got 2; put it in quotes: "2" [verl.wrong_type]'),
+        ('"qwen2"', "§2", 'ERROR: model_type: Input should be a valid string, got 2; put it in quotes: "2" [verl.wrong_type]'),
         (
             '"qwen2"', '"llama", "attention_bias": §true',
             "WARNING: attention_bias: the biases of the output projections, 100352 parameters, are not counted; the "
@@ -232,10 +232,11 @@ def test_mistakes_of_a_kind_of_model(name, changes, expected):
             "1:1: ERROR: the file is empty; begin the file with the key 'model_type' [verl.file_empty]",
         ),
         ("[]", "1:1: ERROR: expected keys and values, got a list"),
-        ("{", "1:2: ERROR: not valid YAML: "),
-        ("[" * 100_000, "too many nested lists or mappings"),
+        ("{\n", "2:1: ERROR: not valid YAML: "),
+        ("[" * 30 + "]" * 30, "1:22: ERROR: too many nested lists or mappings"),
+        ("[" * 100_000, "nest"),
         ("\0", "1:1: ERROR: invisible character U+0000"),
-        ('{"a": "' + "x" * 2**20 + '"}', "larger than 1 MiB"),
+        ('{"a": "' + "x" * 2**20 + '"}', "the file is over 1 MiB"),
     ],
 )
 def test_what_is_no_config_at_all(text, expected):

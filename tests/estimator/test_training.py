@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.case_records import Case
 from sphinx_verl_resources.estimator.context import EstimatorContext
+from sphinx_verl_resources.units import Category
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 from training import estimate_any

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from sphinx_verl_resources.breakdown import Category
 from sphinx_verl_resources.commands import given_data
 from sphinx_verl_resources.estimator.allocations import size_of
 from sphinx_verl_resources.estimator.constants import LAST_NORM, LOGITS_TORCH_LOSS
@@ -22,6 +21,7 @@ from sphinx_verl_resources.estimator.logits import logits
 from sphinx_verl_resources.estimator.request import ACTOR, MODEL, Request
 from sphinx_verl_resources.estimator.resolve import resolve
 from sphinx_verl_resources.estimator.shape import lora_parameters, shape_of
+from sphinx_verl_resources.units import Category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
