@@ -28,7 +28,7 @@ from .validation import try_model, validated, value_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from .analysis_records import Analysis
+    from .registries import Analysis
     from .strict_yaml import Document
 
 RUNS, CASES, SCHEMAS = "runs", "cases", "schema"
@@ -278,7 +278,7 @@ class Dataset:
     @cached_property
     def analysis(self) -> Analysis:
         """The memory analysis."""
-        from .analysis_records import load_analysis
+        from .registries import load_analysis
 
         documents = (read_yaml(file.content, file.shown) for file in self.files[ANALYSIS])
         found = load_analysis(documents, self.gpus, self.architectures, self.config_keys)

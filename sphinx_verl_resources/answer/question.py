@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..estimator.names import DEFAULT_TASK
 from ..estimator.pools import TRAINER_GPUS
 from ..estimator.request import MODEL, Request
 from ..estimator.tasks import LIMITS, TASKS, known_task
 from ..estimator.versions import CURRENT, version_text
-from ..records import DEFAULT_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

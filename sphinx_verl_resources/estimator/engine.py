@@ -10,8 +10,8 @@ from .versions import behaviour
 
 if TYPE_CHECKING:
     from ..breakdown import Evidence
-    from ..registries import Architecture
     from .allocations import Allocation, Allocations
+    from .architectures import Architecture
     from .settings import Settings
     from .shape import Shape
 

@@ -7,6 +7,8 @@ from typing import Literal, get_args
 Verdict = Literal["fits", "borderline", "depends-on-lengths", "does-not-fit", "unknown"]
 #: The verdicts on a run, from the best to the worst, then the undecided one.
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+#: The default task of questions.
+DEFAULT_TASK = "GRPO"
 
 
 def with_adapters(task: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..breakdown import Evidence
-    from ..registries import Architecture
+    from .architectures import Architecture
     from .constants import Spread
     from .parameters import Counts, Matrix
 
