@@ -230,7 +230,7 @@ def name_of(*kinds: str, what: str = "name", code: str = "unknown_value") -> Aft
 def no_email(text: str) -> str:
     """Reject a text with an e-mail address."""
     if re.search(r"[\w.+-]@[\w-]{1,63}\.\w", text):
-        raise problem("email_address", "e-mail addresses are not allowed", "give a name, and link a profile")
+        raise problem("email_address", "e-mail addresses are not allowed", "give a name and a public profile")
     return text
 
 
@@ -298,8 +298,7 @@ GitRef = Annotated[str, pattern(REF, "a commit, tag or branch: letters, digits, 
 #: A calendar day.
 IsoDate = Annotated[date, BeforeValidator(_iso_date)]
 Version = Annotated[str, pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")]
-_LINES = r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$"
-Lines = Annotated[str, pattern(_LINES, "a line or first and last line, such as 40-45")]
+Lines = Annotated[str, pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or a range such as 40-45")]
 _KEY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 SettingKey = Annotated[str, pattern(_KEY, "verl's dotted key, without '+' or '++' before it", 200)]
 
@@ -317,10 +316,10 @@ def _setting(value: Any) -> Any:
 
 
 SettingValue = Annotated[Any, AfterValidator(_setting)]
-#: For editors: no keys that do not match the pattern.
-NO_OTHER_KEYS = Field(json_schema_extra={"additionalProperties": False})
+#: Values by keys of some form; editors report all other keys.
+Values = Annotated[Mapping[Item, SettingValue], Field(json_schema_extra={"additionalProperties": False})]
 #: Values of verl's dotted configuration keys.
-Settings = Annotated[Mapping[SettingKey, SettingValue], NO_OTHER_KEYS]
+Settings = Values[SettingKey]
 
 # -- a run
 

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from .diagnostics import Diagnostic
 from .records import (
     MOST_GPUS,
-    NO_OTHER_KEYS,
     Checkpoint,
     GitRef,
     GpuName,
@@ -21,11 +20,11 @@ from .records import (
     Record,
     RepoPath,
     SettingKey,
-    SettingValue,
     Slug,
     Some,
     Text,
     Url,
+    Values,
     by_name,
     fold,
     name_of,
@@ -406,9 +405,6 @@ def _divisor(value: Any) -> Any:
     return value
 
 
-Divisor = Annotated[Any, AfterValidator(_divisor)]
-
-
 class Step(NamedRecord):
     """An optimisation: the components it reduces, and by how much.
 
@@ -424,7 +420,7 @@ class Step(NamedRecord):
     name: Slug
     label: Text
     components: Some[Component]
-    divide_by: Divisor | None = None
+    divide_by: Annotated[Any, AfterValidator(_divisor)] = None
     multiply_by: float | None = Field(None, gt=0, le=1)
     text: Prose
 
@@ -470,7 +466,7 @@ class Configuration(NamedRecord):
     """
 
     name: Specified
-    settings: Annotated[Mapping[CurrentKey, SettingValue], NO_OTHER_KEYS]
+    settings: Values[CurrentKey]
 
 
 class Priority(NamedRecord):
