@@ -211,9 +211,9 @@ def name_of(*kinds: str, what: str = "name", code: str = "unknown_value") -> Aft
     """Return a validator for names in the validation context; without a context it accepts any name.
 
     Args:
-        kinds: the keys of the names in the context; one that has its own code is the name of a file.
+        kinds: the keys of the known names in the context.
         what: the kind of the names, for the message.
-        code: the diagnostic code of an unknown name.
+        code: the code of an unknown name; with a code of its own, the name can be added to a file.
     """
 
     def check(name: str, info: Any) -> str:

@@ -420,7 +420,7 @@ class Step(NamedRecord):
     name: Slug
     label: Text
     components: Some[Component]
-    divide_by: Annotated[Any, AfterValidator(_divisor)] = None
+    divide_by: Annotated[Any, AfterValidator(_divisor)] | None = None
     multiply_by: float | None = Field(None, gt=0, le=1)
     text: Prose
 
