@@ -603,31 +603,34 @@ class Analysis(AnalysisFile):
     Attributes:
         gpus: the GPUs.
         architectures: the model shapes.
+        config_keys: the keys of verl's configuration.
     """
 
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
+    config_keys: Registry[ConfigKey]
 
 
 def load_analysis(
-    documents: Iterable[Document],
-    gpus: Registry[Gpu],
-    architectures: Registry[Architecture],
-    config_keys: Registry[ConfigKey],
+    documents: Iterable[Document], **registries: Registry[Any]
 ) -> tuple[Analysis, list[Diagnostic]]:
-    """Merge the files ``analysis.yaml`` by name; return the analysis and the problems of the files."""
+    """Merge the files ``analysis.yaml`` by name; return the analysis and the problems of the files.
+
+    Args:
+        documents: the files.
+        registries: the registries whose names the files use: ``gpus``, ``architectures``, ``config_keys``.
+    """
     problems: list[Diagnostic] = []
     models = sections_of(AnalysisFile)
     sections: dict[str, Registry[Any]] = {name: Registry() for name in models}
     merged: dict[str, Any] = {"assumptions": None, "verl": None}
-    known: dict[str, Any] = {"gpus": gpus, "architectures": architectures, "config_keys": config_keys}
     for document in documents:
-        context = known | {"subjects": SUBJECTS, "assumptions": merged["assumptions"]}
+        context: dict[str, Any] = {**registries, **merged, "subjects": SUBJECTS}
         for name, model in models.items():
             context[name] = [*sections[name].names, *written_names(document.data, name, model)]
         problems += merge(document, AnalysisFile, sections, context)
         for name in merged:
             (kind,) = models_in(AnalysisFile.model_fields[name].annotation)
             merged[name] = try_model(value_at(document.data, name), kind, context)[0] or merged[name]
-    merged |= {name: by_name(entries) for name, entries in sections.items()}
-    return Analysis.model_construct(gpus=gpus, architectures=architectures, **merged), problems
+    merged |= registries | {name: by_name(entries) for name, entries in sections.items()}
+    return Analysis.model_construct(**merged), problems
