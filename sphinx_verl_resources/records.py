@@ -170,7 +170,11 @@ class Record(BaseModel):
         return self
 
     def __str__(self) -> str:
-        """Return the first given value as text, for example the name of a contributor."""
+        """Return the first given value as text.
+
+        >>> str(Versions(verl=None, torch="2.6.0")), str(Contributor(name="A", url="https://example.org"))
+        ('2.6.0', 'A')
+        """
         return next((str(value) for _, value in self if value is not None), "")
 
 
