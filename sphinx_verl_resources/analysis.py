@@ -9,18 +9,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .analysis_records import LIMITS, STATE_COMPONENTS, STATES, TOTAL
 from .diagnostics import NoAnswerError, did_you_mean
 from .i18n import N_, _, plural
 from .records import fold
+from .registries import LIMITS, STATE_COMPONENTS, TOTAL
 from .selection import whole_number
 from .units import GB, MIB, Breakdown, Category, Component, Factor, gb, gib, short_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .analysis_records import Analysis, Assumptions, Claim, Requirement, Step
     from .diagnostics import Code
+    from .registries import Analysis, Assumptions, Claim, Requirement, Step
 
 #: The components: name, name inside a sentence, and use.
 COMPONENTS = {
@@ -31,6 +31,8 @@ COMPONENTS = {
     "kv-cache": (N_("KV cache"), N_("KV cache"), Category.ROLLOUT_ENGINE),
     "overhead": (N_("System overhead"), N_("system overhead"), Category.RUNTIME_OVERHEAD),
 }
+#: The sum of the states of the model, as a figure.
+STATES = "states"
 #: The last line of a waterfall.
 PER_GPU = "per-gpu"
 

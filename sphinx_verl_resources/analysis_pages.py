@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from .analysis import COMPONENTS, PER_GPU, Outcome, analyse, assumptions_of, judge
-from .analysis_records import LIMITS, REQUIREMENTS, TOTAL
 from .charts import formula_list, waterfall
 from .diagnostics import NoAnswerError, did_you_mean
 from .directive import ABOUT_TABLE, Option, VerlDirective, choices
@@ -31,13 +30,14 @@ from .nodes import (
 )
 from .printed import LAUNCHER, nested_yaml, overrides
 from .records import fold
+from .registries import LIMITS, REQUIREMENTS, TOTAL
 from .selection import as_text, each_once, phrases, whole_number, words
 from .units import GB, gb, gb_number, share, short_number, signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from .analysis_records import Remark
+    from .registries import Remark
 
 CONFIG_CLASS = "verl-config"
 WITHOUT_REMARKS = Option("no-remarks", "Leave out the remarks about differences from verl.")

@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 from . import __version__, dataset, selection
-from .analysis_records import AnalysisFile
 from .check import Check
 from .diagnostics import NoAnswerError, counted, listed, one_line, printable
 from .estimator.accuracy_records import AccuracyFile
+from .estimator.architectures import ArchitectureFile
 from .estimator.case_records import CaseFile
 from .estimator.context import EstimatorContext
 from .git import open_repository
 from .printed import CSV, FORMATS, JSON, download_texts, runs_text
 from .records import PAGE_COLUMNS, SIZES, Links, Run
-from .registries import ArchitectureFile, ConfigKeyFile, GpuFile
+from .registries import AnalysisFile, ConfigKeyFile, GpuFile
 from .run_cells import COMPUTED
 from .selection import FILTERS
 from .strict_yaml import MAX_BYTES

@@ -20,6 +20,7 @@ from .registries import (
     Gpu,
     GpuFile,
     Registry,
+    load_analysis,
     merge,
 )
 from .strict_yaml import MAX_BYTES, read_yaml
@@ -28,7 +29,7 @@ from .validation import try_model, validated, value_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from .analysis_records import Analysis
+    from .registries import Analysis
     from .strict_yaml import Document
 
 RUNS, CASES, SCHEMAS = "runs", "cases", "schema"
@@ -278,10 +279,9 @@ class Dataset:
     @cached_property
     def analysis(self) -> Analysis:
         """The memory analysis."""
-        from .analysis_records import load_analysis
-
         documents = (read_yaml(file.content, file.shown) for file in self.files[ANALYSIS])
-        found = load_analysis(documents, self.gpus, self.architectures, self.config_keys)
+        used = {"gpus": self.gpus, "architectures": self.architectures, "config_keys": self.config_keys}
+        found = load_analysis(documents, **used)
         analysis, self.problems["analysis"] = found
         return analysis
 

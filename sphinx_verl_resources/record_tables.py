@@ -35,7 +35,7 @@ from .nodes import (
     titled,
     titled_item,
 )
-from .records import PAGE_COLUMNS, WORDS, row_id, run_class, size_slug
+from .records import PAGE_COLUMNS, WORDS, row_id, run_class
 from .run_cells import COMPUTED, field_pieces, run_cells, run_heading, run_title, status
 from .selection import every_field
 from .units import GIB, MIB, crossed, gib_number, short_number
@@ -131,8 +131,9 @@ class VerlRuns(VerlDirective):
                 content.append(place)
             else:
                 content += [place, *self._table(own, size, size)]
-            # References to a size class link here.
-            self.domain.here(SIZE).setdefault(size, Target(self.reserve(size_slug(size), place), size))
+            # References to a size class link here. Sphinx's search would split an id at a dot.
+            anchor = self.reserve(f"size-{size.lower().replace('.', '-')}", place)
+            self.domain.here(SIZE).setdefault(size, Target(anchor, size))
         if empty:
             sentence = self._empty(listed(empty))
             sentence.insert(0, [*empty.values()])

@@ -14,14 +14,15 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 # -- vocabularies
 
-#: The sections of the hardware page, in order; each is shown even if it has no runs.
+#: The size classes, ascending.
+Size = Literal["0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "122B", "235B", "405B", "671B"]
+SIZES: tuple[str, ...] = get_args(Size)
+#: The sections of the hardware page that are shown even if they have no runs.
 PAGE_SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "405B", "671B")
-#: All size classes, ascending. A class that is not in ``PAGE_SIZES`` is shown once it has a run.
-SIZES = ("0.5B", "1.5B", "3B", "7B", "14B", "32B", "70B", "122B", "235B", "405B", "671B")
 Tag = Literal["MIN", "RECOMMENDED"]
 TAGS: tuple[str, ...] = get_args(Tag)
 #: From the strongest claim to the weakest.
@@ -45,23 +46,6 @@ PAGE_COLUMNS: tuple[str, ...] = get_args(PageColumn)
 ADAPTER_RANKS = ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
 #: The largest number of GPUs; no cluster is larger.
 MOST_GPUS = 100_000
-#: The default task of questions.
-DEFAULT_TASK = "GRPO"
-
-
-def nearest_size(text: str, names: Iterable[str] = SIZES) -> str | None:
-    """Return the size in ``names`` nearest to ``text`` by ratio; None if it is not a size.
-
-    >>> nearest_size("9B"), nearest_size("big")
-    ('7B', None)
-    """
-    wanted, sizes = _billions(text), {name: size for name in names if (size := _billions(name))}
-    return min(sizes, key=lambda name: abs(math.log(sizes[name] / wanted)), default=None) if wanted else None
-
-
-def _billions(text: str) -> float:
-    match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?)\s*B", text.strip(), re.IGNORECASE)
-    return float(match[1]) if match else 0.0
 
 
 def size_class(parameters: float) -> str:
@@ -70,13 +54,7 @@ def size_class(parameters: float) -> str:
     >>> size_class(8.2e9), size_class(72.7e9)
     ('7B', '70B')
     """
-    return min(SIZES, key=lambda name: abs(math.log(_billions(name) * 1e9 / parameters)))
-
-
-def sizes_hint(text: str) -> str:
-    """Return a hint with the size class nearest to ``text`` and all size classes."""
-    near = nearest_size(text)
-    return (f"the nearest is {near}; " if near else "") + f"the size classes are {', '.join(SIZES)}"
+    return min(SIZES, key=lambda name: abs(math.log(float(name[:-1]) * 1e9 / parameters)))
 
 
 def family(task: str) -> str:
@@ -90,23 +68,12 @@ def family(task: str) -> str:
 
 def fold(name: str) -> str:
     """Return a name for comparison, without case, spaces, hyphens and underscores."""
-    return name.casefold().translate(_SEPARATORS)
-
-
-_SEPARATORS = str.maketrans("", "", " -_")
+    return re.sub("[ _-]", "", name.casefold())
 
 
 def slug(text: str) -> str:
     """Turn a text into an id; empty if an id can contain none of its characters."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-def size_slug(size: str) -> str:
-    """Return the id of a size class's section: ``0.5B`` becomes ``size-0-5b``.
-
-    Sphinx's search would split an id at a dot.
-    """
-    return f"size-{size.lower().replace('.', '-')}"
 
 
 def row_id(run_id: str) -> str:
@@ -201,7 +168,12 @@ class Record(BaseModel):
         return self
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self if value is not None)
+        """Return the first given value as text.
+
+        >>> str(Versions(verl=None, torch="2.6.0")), str(Contributor(name="A", url="https://example.org"))
+        ('2.6.0', 'A')
+        """
+        return next((str(value) for _, value in self if value is not None), "")
 
 
 class NamedRecord(Record):
@@ -237,13 +209,21 @@ def pattern(expression: str, meaning: str, most: int | None = None) -> Any:
     return Field(pattern=expression, max_length=most)
 
 
-def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: str = "") -> AfterValidator:
-    """Return a validator for names in the validation context; without a context it accepts any name."""
+def name_of(*kinds: str, what: str = "name", code: str = "unknown_value") -> AfterValidator:
+    """Return a validator for names in the validation context; without a context it accepts any name.
+
+    Args:
+        kinds: the keys of the known names in the context.
+        what: the kind of the names, for the message.
+        code: the code of an unknown name; with a code of its own, the name can be added to a file.
+    """
 
     def check(name: str, info: Any) -> str:
-        if info.context and name not in info.context[kind]:
+        known = [info.context[kind] for kind in kinds] if info.context else []
+        if known and not any(name in names for names in known):
+            remedy = "" if code == "unknown_value" else f"add it to {kinds[0]}.yaml"
             # The hint, which takes long, is made for the problems that are listed.
-            raise problem(code, f"unknown {what} {name!r}", remedy, word=name, known=info.context[kind])
+            raise problem(code, f"unknown {what} {name!r}", remedy, word=name, known=known)
         return name
 
     return AfterValidator(check)
@@ -252,8 +232,7 @@ def name_of(kind: str, what: str = "name", code: str = "unknown_value", remedy: 
 def no_email(text: str) -> str:
     """Reject a text with an e-mail address."""
     if re.search(r"[\w.+-]@[\w-]{1,63}\.\w", text):
-        remedy = "give a name, and link a public profile"
-        raise problem("email_address", "e-mail addresses are not allowed", remedy)
+        raise problem("email_address", "e-mail addresses are not allowed", "give a name and a public profile")
     return text
 
 
@@ -280,38 +259,48 @@ FilledIn = BeforeValidator(_filled_in)
 Item = TypeVar("Item")
 #: A list of at least one item.
 Some = Annotated[tuple[Item, ...], Field(min_length=1)]
+
+
+def by_name(entries: Iterable[Any]) -> dict[str, Any]:
+    """Return entries as a mapping."""
+    return {entry.name: entry for entry in entries}
+
+
+class _ByName:
+    """The annotation of a mapping by name that is a list of entries in a file."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        entries = handler.generate_schema(tuple[get_args(source)[1], ...])  # type: ignore[misc]
+        return core_schema.no_info_after_validator_function(by_name, entries)
+
+
+#: Named entries.
+Named = Annotated[Mapping[str, Item], _ByName(), Field(default_factory=dict)]
 #: The form of ids.
 SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-_SLUG_MEANING = "lower-case letters and digits with single hyphens between them"
-Slug = Annotated[str, pattern(SLUG, _SLUG_MEANING, 60)]
+Slug = Annotated[str, pattern(SLUG, "lower-case letters and digits with single hyphens between them", 80)]
 #: A short, single-line text.
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 _NAME = r"^[\w./+()&:-]+( [\w./+()&:-]+)*$"
 #: A name that people look up, copy and paste into commands.
 Name = Annotated[str, pattern(_NAME, "letters, digits and . / + ( ) & : _ -", 200), AfterValidator(one_line)]
 #: The name of an entry of gpus.yaml, and of an entry of architectures.yaml.
-GpuName = Annotated[Text, name_of("gpus", "GPU", "unknown_gpu", "add it to gpus.yaml")]
-Checkpoint = Annotated[
-    Text, name_of("architectures", "model", "unknown_model", "add it to architectures.yaml")
-]
+GpuName = Annotated[Text, name_of("gpus", what="GPU", code="unknown_gpu")]
+Checkpoint = Annotated[Text, name_of("architectures", what="model", code="unknown_model")]
 #: Sentences, on one or more lines. Always shown as text, never parsed as markup.
 Prose = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(no_email)]
 #: An http(s) address.
 Url = Annotated[str, pattern(ADDRESS, "an https:// address without a user name", 2000), FilledIn]
 _SEGMENT = r"\.{0,2}[^./\\\s][^/\\\t\r\n]*"
+_PATH = f"^{_SEGMENT}(/{_SEGMENT})*$"
 #: A path in verl's repository, with forward slashes.
-RepoPath = Annotated[
-    str,
-    pattern(f"^{_SEGMENT}(/{_SEGMENT})*$", "a path relative to the root of verl's repository", 400),
-    FilledIn,
-]
+RepoPath = Annotated[str, pattern(_PATH, "a path relative to the root of verl's repository", 400), FilledIn]
 #: A commit, tag or branch of verl's repository.
 GitRef = Annotated[str, pattern(REF, "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'")]
 #: A calendar day.
 IsoDate = Annotated[date, BeforeValidator(_iso_date)]
 Version = Annotated[str, pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")]
-_LINES = r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$"
-Lines = Annotated[str, pattern(_LINES, "a line or first and last line, such as 40-45")]
+Lines = Annotated[str, pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or a range such as 40-45")]
 _KEY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 SettingKey = Annotated[str, pattern(_KEY, "verl's dotted key, without '+' or '++' before it", 200)]
 
@@ -329,21 +318,12 @@ def _setting(value: Any) -> Any:
 
 
 SettingValue = Annotated[Any, AfterValidator(_setting)]
+#: Values by keys of some form; editors report all other keys.
+Values = Annotated[Mapping[Item, SettingValue], Field(json_schema_extra={"additionalProperties": False})]
 #: Values of verl's dotted configuration keys.
-Settings = Annotated[
-    Mapping[SettingKey, SettingValue], Field(json_schema_extra={"additionalProperties": False})
-]
+Settings = Values[SettingKey]
 
 # -- a run
-
-
-def _size(value: str) -> str:
-    if value not in SIZES:
-        raise problem("unknown_size", f"unknown size class {value!r}", sizes_hint(value))
-    return value
-
-
-Size = Annotated[str, AfterValidator(_size), Field(json_schema_extra={"enum": [*SIZES]})]
 
 
 class Gpus(Record):
@@ -422,9 +402,6 @@ class Contributor(Record):
     name: Text
     url: Url | None = None
 
-    def __str__(self) -> str:
-        return self.name
-
 
 class Measured(Record):
     """Figures that the run reported; per GPU or per node as described.
@@ -466,25 +443,19 @@ class Evidence(Record):
     exactly_one = ("url", "ref")
     needs = (("path", "ref"), ("lines", "path"))
 
-    def __str__(self) -> str:
-        return self.kind
-
 
 class Note(Record):
     """A remark, linked from a mark in the row.
 
     Attributes:
+        text: One or more plain sentences.
         code: Short name of the remark, for example max-batch-contested.
         about: Field whose cell shows the mark.
-        text: One or more plain sentences.
     """
 
+    text: Prose
     code: Slug
     about: PageColumn = "tag"
-    text: Prose
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class Run(Record):
@@ -514,7 +485,7 @@ class Run(Record):
         notes: Remarks, each linked from a mark in the row.
     """
 
-    id: Annotated[str, pattern(SLUG, _SLUG_MEANING, 80)]
+    id: Slug
     size: Size = Field(examples=["0.5B", "7B", "70B"])
     tag: Tag | None
     model: Checkpoint = Field(examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"])
@@ -525,15 +496,11 @@ class Run(Record):
     label: Text | None = None
     max_batch: int | None = Field(None, ge=1, le=10_000_000)
     script: Script | None = None
-    contributor: Contributor | None = Field(
-        None, examples=[{"name": "Jane Doe", "url": "https://github.com/janedoe"}]
-    )
+    contributor: Contributor | None = None
     kind: Kind = "tested"
     added: IsoDate | None = None
-    versions: Versions | None = Field(None, examples=[{"verl": "0.8.0", "torch": "2.8.0"}])
-    settings: Settings = Field(
-        default_factory=dict, examples=[{"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}]
-    )
+    versions: Versions | None = None
+    settings: Settings = Field(default_factory=dict)
     measured: Measured | None = None
     evidence: tuple[Evidence, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -558,8 +525,3 @@ class Run(Record):
         if self.kind == "tested" or (self.kind == "measured" and is_published):
             return "ran"
         return "reported" if self.kind == "measured" else "claimed"
-
-    @property
-    def was_seen_to_run(self) -> bool:
-        """True if it was run or its results were reported; False if sources only claim it."""
-        return self.word != "claimed"

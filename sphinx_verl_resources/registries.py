@@ -1,16 +1,40 @@
-"""Named entries of data files, merged by name; and the GPUs, models and keys of verl's configuration."""
+"""Files of named entries, merged by name: GPUs, models, keys of verl's configuration, and the analysis."""
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
-from pydantic import Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from .diagnostics import Diagnostic
-from .records import GitRef, Name, NamedRecord, Prose, Record, Script, Text, fold
+from .records import (
+    MOST_GPUS,
+    Checkpoint,
+    GitRef,
+    GpuName,
+    IsoDate,
+    Lines,
+    Name,
+    Named,
+    NamedRecord,
+    Prose,
+    Record,
+    RepoPath,
+    SettingKey,
+    Slug,
+    Some,
+    Text,
+    Url,
+    Values,
+    by_name,
+    fold,
+    name_of,
+    problem,
+)
 from .strict_yaml import Document
-from .validation import entries_in, models_in, valid_entries, validated, value_at
+from .validation import entries_in, models_in, try_model, valid_entries, validated, value_at
 
-Entry = TypeVar("Entry", bound=NamedRecord)
+#: Covariant, so that a registry of the estimator's architectures is one of architectures.
+Entry = TypeVar("Entry", bound=NamedRecord, covariant=True)
 
 
 class Registry(Generic[Entry]):
@@ -24,28 +48,26 @@ class Registry(Generic[Entry]):
     """
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._by_name: dict[str, Entry] = {}
+        self._entries: dict[str, Any] = {}
+        self._owners: dict[str, str] = {}  # by each name of an entry, its own name
         self.written: set[str] = set()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: NamedRecord) -> None:
         """Add an entry, or put it in the place of the one with its name."""
-        replaced = self._entries.get(fold(entry.name))
-        owners = self._by_name.items() if replaced else ()
-        inherited = [name for name, owner in owners if owner is replaced]
-        self._entries[fold(entry.name)] = entry
-        self._by_name |= dict.fromkeys((*inherited, *map(fold, entry.lookup_names)), entry)
+        own = fold(entry.name)
+        self._entries[own] = entry
+        self._owners |= dict.fromkeys(map(fold, entry.lookup_names), own)
 
     def __contains__(self, name: str) -> bool:
         """Return whether any entry, with or without errors, has the name."""
-        return fold(name) in self._by_name or fold(name) in self.written
+        return fold(name) in self._owners or fold(name) in self.written
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter({id(entry): entry for entry in self._by_name.values()}.values())
+        return (self._entries[own] for own in dict.fromkeys(self._owners.values()))
 
     def get(self, name: str) -> Entry | None:
         """Return the entry with this name, or None."""
-        return self._by_name.get(fold(name))
+        return self._entries.get(self._owners.get(fold(name), ""))
 
     @property
     def names(self) -> list[str]:
@@ -61,8 +83,7 @@ def sections_of(file_model: type[Record]) -> dict[str, type[NamedRecord]]:
 
 def written_names(data: Any, section: str, model: type[NamedRecord]) -> list[str]:
     """Return the names of all entries under a key of unchecked data, with and without errors."""
-    fields = dict.fromkeys(("name", *model.name_fields))
-    values = [value_at(entry, field) for entry in entries_in(data, section) for field in fields]
+    values = [value_at(entry, field) for entry in entries_in(data, section) for field in model.name_fields]
     words = (word for value in values for word in (value if isinstance(value, tuple) else (value,)))
     return [word for word in words if isinstance(word, str)]
 
@@ -71,20 +92,20 @@ def merge(
     document: Document, file_model: type[Record], registries: Mapping[str, Registry[Any]], context: Any = None
 ) -> list[Diagnostic]:
     """Add the valid entries under each key of a file to its registry, and return the problems."""
-    record, problems = validated(document, file_model, context)
+    _record, problems = validated(document, file_model, context)
     for section, model in sections_of(file_model).items():
         registry, first = registries[section], dict[str, tuple[int, str]]()
         registry.written |= {*map(fold, written_names(document.data, section, model))}
-        entries = getattr(record, section, None) or valid_entries(document.data, section, model, context)
-        for index, entry in enumerate(entries):
-            for name in dict.fromkeys((entry.name, *entry.lookup_names)) if entry else ():
+        for index, entry in enumerate(valid_entries(document.data, section, model, context)):
+            if entry is None:
+                continue
+            for name in dict.fromkeys((entry.name, *entry.lookup_names)):
                 other, of_other = first.setdefault(fold(name), (index, entry.name))
                 if other != index:
                     message = f"{name!r} is also a name of entry {other + 1} of {section!r}, {of_other!r}"
                     remedy = "keep it in one of the two"
                     problems.append(document.diagnostic((section, index), "duplicate_name", message, remedy))
-            if entry:
-                registry.add(entry)
+            registry.add(entry)
     return problems
 
 
@@ -139,10 +160,6 @@ class GpuFile(Record):
     gpus: tuple[Gpu, ...]
 
 
-#: A default: any YAML value.
-Default = Annotated[Any, WithJsonSchema({})]
-
-
 class DefaultChange(Record):
     """A default since a release.
 
@@ -152,7 +169,7 @@ class DefaultChange(Record):
     """
 
     since: Text
-    default: Default
+    default: Any
 
 
 class ConfigKey(NamedRecord):
@@ -179,7 +196,7 @@ class ConfigKey(NamedRecord):
     name: Name
     group: Literal["scale", "model", "actor", "fsdp", "megatron", "ref", "rollout", "critic"]
     type: Literal["bool", "int", "float", "str", "list", "dict", "str or list"]
-    default: Default
+    default: Any
     in_yaml: bool = True
     phases: tuple[Text, ...]
     effect: Prose
@@ -205,146 +222,19 @@ class ConfigKeyFile(Record):
 
 # -- models; field names follow Hugging Face transformers, and sizes count elements, not bytes
 
-
 #: A size, and a number of parameters.
 Size = Annotated[int, Field(ge=1, le=10**9)]
 Parameters = Annotated[int, Field(ge=1, le=10**15)]
 
 
-class Moe(Record):
-    """Mixture of experts.
-
-    Attributes:
-        num_experts: Routed experts per layer.
-        experts_per_token: Routed experts that a token passes through.
-        moe_intermediate_size: Width of one routed expert.
-        shared_experts: Experts that every token passes through.
-        shared_expert_intermediate_size: Width of one shared expert.
-        first_dense_layers: Leading layers with a dense MLP instead of experts.
-        shared_expert_gate: A gate for the shared experts; adds hidden_size parameters per layer.
-        router_bias: A bias in the router; adds num_experts parameters per layer.
-    """
-
-    num_experts: Size
-    experts_per_token: Size
-    moe_intermediate_size: Size
-    shared_experts: int = Field(ge=0, le=10_000)
-    shared_expert_intermediate_size: int | None = Field(None, ge=1)
-    first_dense_layers: int = Field(ge=0, le=10_000)
-    shared_expert_gate: bool
-    router_bias: bool
-
-
-class Mla(Record):
-    """Multi-head latent attention.
-
-    Attributes:
-        q_lora_rank: Rank of the query projection; null: one full projection.
-        kv_lora_rank: Rank of the compressed key and value.
-        qk_nope_head_dim: Query-key width per head without rotary embedding.
-        qk_rope_head_dim: Query-key width with rotary embedding, shared by the heads.
-        v_head_dim: Value width per head.
-    """
-
-    q_lora_rank: int | None
-    kv_lora_rank: Size
-    qk_nope_head_dim: Size
-    qk_rope_head_dim: Size
-    v_head_dim: Size
-
-
-class LinearAttention(Record):
-    """Gated DeltaNet layers between full-attention layers.
-
-    Attributes:
-        full_attention_interval: Every n-th layer is full attention.
-        num_key_heads: Key heads.
-        key_head_dim: Width of a key head.
-        num_value_heads: Value heads.
-        value_head_dim: Width of a value head.
-        conv_kernel: Width of the short convolution.
-    """
-
-    full_attention_interval: Size
-    num_key_heads: Size
-    key_head_dim: Size
-    num_value_heads: Size
-    value_head_dim: Size
-    conv_kernel: Size
-
-
-class Vision(Record):
-    """The vision tower; its parameters are part of the model's.
-
-    Attributes:
-        depth: Blocks.
-        hidden_size: Width.
-        intermediate_size: Width of the MLP.
-        num_heads: Attention heads.
-        patch_size: Pixels per patch side.
-        temporal_patch_size: Frames per patch.
-        spatial_merge_size: Patches merged per side.
-        in_channels: Colour channels.
-        out_hidden_size: Width of the output to the language model.
-        num_position_embeddings: Learned positions.
-        deepstack_layers: Intermediate outputs fed into the language model.
-        parameters: Parameters of the tower.
-    """
-
-    depth: Size
-    hidden_size: Size
-    intermediate_size: Size
-    num_heads: Size
-    patch_size: Size
-    temporal_patch_size: Size
-    spatial_merge_size: Size
-    in_channels: Size
-    out_hidden_size: Size
-    num_position_embeddings: int | None = Field(None, ge=1)
-    deepstack_layers: int | None = Field(None, ge=0)
-    parameters: int = Field(ge=0, le=10**15)
-
-
-class Published(Record):
-    """A published parameter count.
-
-    Attributes:
-        parameters: Published count.
-        exact: true: exact to the last digit; false: rounded.
-        counts: all: every parameter. without-embeddings: without embedding and head. with-mtp: with the
-            multi-token-prediction layers too.
-        source: Source of the published count.
-    """
-
-    parameters: int = Field(ge=1, le=10**15)
-    exact: bool
-    counts: Literal["all", "without-embeddings", "with-mtp"] = "all"
-    source: Prose
-
-
-class ConfigSource(Record):
-    """A source of the shape.
-
-    Attributes:
-        repo: Repository or paper.
-        path: File or table.
-        commit: Commit that was read.
-        note: Remark on the source.
-    """
-
-    repo: Text
-    path: Text
-    commit: GitRef | None = None
-    note: Prose | None = None
-
-
 class Architecture(NamedRecord):
-    """A model shape, and the models that share it.
+    """A model shape, and the models that share it: the fields that pages and the analysis use.
+
+    The estimator adds the others, and rejects unknown ones.
 
     Attributes:
         name: Short name.
         hf_id: Hugging Face name of the model with this config.json.
-        model_type: Model type, as in config.json.
         aliases: Other models of the same shape.
         aliases_unverified: Models that probably have the same shape.
         hidden_size: Width of the residual stream.
@@ -352,37 +242,16 @@ class Architecture(NamedRecord):
         intermediate_size: Width of the dense MLP; null: no dense MLP.
         num_attention_heads: Query heads.
         num_key_value_heads: Key and value heads.
-        head_dim: Width of a head; for MLA the query-key width.
         vocab_size: Rows of the embedding.
-        tie_word_embeddings: The output head shares the embedding's weights.
-        qkv_bias: Biases on query, key and value.
-        qk_norm: RMSNorm on query and key.
-        norms_per_layer: RMSNorm vectors of hidden_size per layer.
-        attn_output_gate: The query projection also makes an output gate.
-        sliding_window: Attention window in tokens; null: full.
-        max_position_embeddings: Longest sequence of hf_id, in tokens.
-        max_position_embeddings_of_aliases: Longest sequence of each alias that differs.
-        moe: Mixture of experts.
-        mla: Multi-head latent attention.
-        linear_attention: Gated DeltaNet layers.
-        vision: Vision tower.
         parameters: Exact count without multi-token prediction.
         parameters_active: Parameters that a text token passes through.
-        parameters_breakdown: Parameters of each part: embedding, lm_head, final_norm and vision in total,
-            others per layer.
-        mtp_parameters: Parameters of the multi-token-prediction layers.
-        published: Published parameter count.
-        config_source: Sources of the shape.
-        script: A script, test or page of verl that uses such a model.
-        verified: The shape is from the source; the count is within 0.1 % of the published one.
-        notes: Remarks on the shape.
     """
 
+    model_config = ConfigDict(extra="ignore")
     name_fields = ("hf_id", "aliases", "aliases_unverified")
 
     name: Name
     hf_id: Name
-    model_type: Text
     aliases: tuple[Name, ...] = ()
     aliases_unverified: tuple[Name, ...] = ()
     hidden_size: Size
@@ -390,33 +259,9 @@ class Architecture(NamedRecord):
     intermediate_size: int | None
     num_attention_heads: Size
     num_key_value_heads: Size
-    head_dim: Size
     vocab_size: Size
-    tie_word_embeddings: bool
-    qkv_bias: bool
-    qk_norm: bool
-    norms_per_layer: int = Field(ge=0, le=100)
-    attn_output_gate: bool = False
-    sliding_window: int | None = Field(None, ge=1)
-    max_position_embeddings: Size
-    max_position_embeddings_of_aliases: Mapping[str, int] = Field(default_factory=dict)
-    moe: Moe | None = None
-    mla: Mla | None = None
-    linear_attention: LinearAttention | None = None
-    vision: Vision | None = None
     parameters: int = Field(ge=1, le=10**15)
     parameters_active: int | None = Field(None, ge=1)
-    parameters_breakdown: Mapping[str, int] = Field(default_factory=dict)
-    mtp_parameters: int | None = Field(None, ge=1)
-    published: Published | None = None
-    config_source: tuple[ConfigSource, ...] = ()
-    script: Script | None = None
-    verified: bool
-    notes: tuple[Prose, ...] = ()
-
-    def positions_of(self, name: str) -> int:
-        """Return the longest sequence of a model, in tokens."""
-        return self.max_position_embeddings_of_aliases.get(name, self.max_position_embeddings)
 
 
 class ArchitectureFile(Record):
@@ -427,3 +272,365 @@ class ArchitectureFile(Record):
     """
 
     architectures: tuple[Architecture, ...]
+
+
+# -- the memory analysis; its formulas are in the module ``analysis``
+
+Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
+#: The components of the memory analysis, in the order of its sums.
+COMPONENTS: tuple[str, ...] = get_args(Component)
+#: The components that are the state of the model in training.
+STATE_COMPONENTS = ("parameters", "gradients", "optimizer")
+#: The largest values that the analysis accepts; larger ones are typing errors.
+LIMITS = {"gpus": MOST_GPUS, "batch-size": 1_000_000, "sequence-length": 10_000_000}
+TOTAL, REQUIREMENTS = "total", "requirements"
+#: The subjects of remarks that are no names.
+SUBJECTS = (
+    *COMPONENTS, TOTAL, REQUIREMENTS,
+    "vocabulary-size", "sequence-length", "batch-size", "ffn-ratio", "memory-limit", "gpus",
+)  # fmt: skip
+
+Bytes = Annotated[float, Field(ge=0, le=64)]
+#: The name of an entry of ``specifications``.
+Specified = Annotated[Text, name_of("specifications")]
+
+
+def _is_current(name: str, info: Any) -> str:
+    """Reject a key that verl's configuration has moved, or no longer uses."""
+    key: ConfigKey | None = info.context and info.context["config_keys"].get(name)
+    if key and key.status != "active":
+        remedy = f"use {key.moved_to!r}" if key.moved_to else (key.note or "remove it")
+        raise problem("config_key", f"the status of the key {name!r} is {key.status!r}", remedy)
+    return name
+
+
+#: A key of verl's configuration that can be recommended.
+CurrentKey = Annotated[
+    SettingKey, name_of("config_keys", what="key", code="config_key"), AfterValidator(_is_current)
+]
+#: A subject of a remark.
+Subject = Annotated[
+    Text, name_of("subjects", "steps", "trade_offs", "commands", "metrics", "config_keys", what="subject")
+]
+
+
+class Assumptions(Record):
+    """The assumptions behind every figure of the analysis.
+
+    Attributes:
+        precision: Number format, for display.
+        optimizer: Optimizer, for display.
+        parameter_bytes: Bytes per parameter; 2 for BF16.
+        gradient_bytes: Bytes per gradient.
+        optimizer_bytes: Bytes per optimizer moment.
+        optimizer_moments: Optimizer moments per parameter; 2 for AdamW.
+        activation_bytes: Bytes per activation.
+        kv_cache_bytes: Bytes per element of the KV cache.
+        overhead_gb: CUDA context and libraries, in GB per GPU.
+        vocabulary_size: Vocabulary size. No formula uses it.
+        sequence_length: Tokens per sequence.
+        batch_size: Sequences per batch.
+        ffn_ratio: Ratio of feed-forward width to hidden size.
+        gpus: Number of GPUs of models that set none.
+        memory_limit: Highest advisable share of a GPU's memory.
+    """
+
+    # A later file may set only some of them.
+    model_config = ConfigDict(json_schema_extra=lambda schema: schema.update(required=[]))
+
+    precision: Text
+    optimizer: Text
+    parameter_bytes: Bytes
+    gradient_bytes: Bytes
+    optimizer_bytes: Bytes
+    optimizer_moments: int = Field(ge=0, le=8)
+    activation_bytes: Bytes
+    kv_cache_bytes: Bytes
+    overhead_gb: float = Field(ge=0, le=1000)
+    vocabulary_size: Parameters
+    sequence_length: int = Field(ge=1, le=10**7)
+    batch_size: int = Field(ge=1, le=10**6)
+    ffn_ratio: float = Field(gt=0, le=100)
+    gpus: int = Field(ge=1, le=MOST_GPUS)
+    memory_limit: float = Field(gt=0, le=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_earlier(cls, value: Any, info: Any) -> Any:
+        earlier = dict((info.context or {}).get("assumptions") or ())
+        given = value.items() if isinstance(value, dict) else ()
+        return earlier | {key: item for key, item in given if item is not None} if given else value
+
+
+class VerlState(Record):
+    """The commit of verl that remarks and configuration keys were checked against.
+
+    Attributes:
+        ref: Commit of verl's repository.
+        date: Date of the commit.
+    """
+
+    ref: GitRef
+    date: IsoDate
+
+
+class Specification(NamedRecord):
+    """A model to analyse, given by its figures or by an entry of architectures.yaml.
+
+    Attributes:
+        name: Name on pages, for example a size class.
+        model: Hugging Face name of a model in architectures.yaml.
+        parameters: Number of parameters.
+        hidden_size: Width of the residual stream.
+        layers: Number of layers.
+        attention_heads: Number of attention heads.
+        gpus: Number of GPUs; default: assumptions.gpus.
+    """
+
+    name: Name
+    model: Checkpoint | None = None
+    parameters: Parameters | None = None
+    hidden_size: Parameters | None = None
+    layers: int | None = Field(None, ge=1, le=10_000)
+    attention_heads: int | None = Field(None, ge=1, le=10_000)
+    gpus: int | None = Field(None, ge=1, le=MOST_GPUS)
+
+    exactly_one = ("model", "parameters")
+    needs = (("parameters", "hidden_size"), ("hidden_size", "layers"), ("layers", "parameters"))
+
+
+def _divisor(value: Any) -> Any:
+    if value != "gpus" and not (type(value) in (int, float) and 1 <= value <= 1000):
+        raise problem("wrong_value", f"expected 'gpus', or a number from 1 to 1000, got {str(value)[:40]!r}")
+    return value
+
+
+class Step(NamedRecord):
+    """An optimisation: the components it reduces, and by how much.
+
+    Attributes:
+        name: Name for ``:steps:``.
+        label: Name on pages.
+        components: Components that it reduces.
+        divide_by: Divisor; gpus: the number of GPUs.
+        multiply_by: Share that remains.
+        text: Description, one sentence.
+    """
+
+    name: Slug
+    label: Text
+    components: Some[Component]
+    divide_by: Annotated[Any, AfterValidator(_divisor)] | None = None
+    multiply_by: float | None = Field(None, gt=0, le=1)
+    text: Prose
+
+    exactly_one = ("divide_by", "multiply_by")
+
+
+class Claim(Record):
+    """An entry of the requirement lists.
+
+    Attributes:
+        level: List of the entry.
+        text: Entry as printed.
+        count: Number of GPUs.
+        gpus: GPUs of the entry, by their names in gpus.yaml.
+        unknown: GPUs of the entry that do not exist.
+    """
+
+    level: Literal["minimum", "recommended", "optimal"]
+    text: Text
+    count: int = Field(ge=1, le=MOST_GPUS)
+    gpus: Some[GpuName]
+    unknown: tuple[Text, ...] = ()
+
+
+class Requirement(NamedRecord):
+    """The requirement lists of one model.
+
+    Attributes:
+        name: Name of the specification.
+        claims: Entries of the lists.
+    """
+
+    name: Specified
+    claims: tuple[Claim, ...]
+
+
+class Configuration(NamedRecord):
+    """Recommended settings for one model.
+
+    Attributes:
+        name: Name of the specification.
+        settings: Values by verl's dotted keys.
+    """
+
+    name: Specified
+    settings: Values[CurrentKey]
+
+
+class Priority(NamedRecord):
+    """The priority of a step.
+
+    Attributes:
+        name: Name of the step.
+        advice: Strength of the advice, for display.
+        reason: Reason for the advice.
+        keys: Keys of verl's configuration that control the step.
+    """
+
+    name: Annotated[Slug, name_of("steps")]
+    advice: Text
+    reason: Prose
+    keys: tuple[CurrentKey, ...] = ()
+
+
+class TradeOff(NamedRecord):
+    """The cost of saving memory.
+
+    Attributes:
+        name: Short name.
+        change: Change of the settings.
+        gain: Memory that the change saves.
+        cost: Cost of the change.
+    """
+
+    name: Slug
+    change: Text
+    gain: Text
+    cost: Text
+
+
+class Command(NamedRecord):
+    """A command that shows memory use.
+
+    Attributes:
+        name: Short name.
+        command: Shell command.
+        purpose: Text above the command.
+    """
+
+    name: Slug
+    command: Text
+    purpose: Text
+
+
+class Metric(NamedRecord):
+    """A metric to watch.
+
+    Attributes:
+        name: Short name.
+        label: Name on pages.
+        text: Advice on reading the metric.
+        limited: It should stay below ``assumptions.memory_limit``.
+    """
+
+    name: Slug
+    label: Text
+    text: Prose
+    limited: bool = False
+
+
+class Source(Record):
+    """A file in verl's repository at the commit ``verl.ref``, or any other address.
+
+    Attributes:
+        path: File in verl's repository.
+        lines: Line, or first and last line, in quotes: "40-45".
+        url: Address of any other source.
+        text: Link text of the address.
+    """
+
+    path: RepoPath | None = None
+    lines: Lines | None = None
+    url: Url | None = None
+    text: Text | None = None
+
+    exactly_one = ("path", "url")
+    needs = (("lines", "path"), ("text", "url"), ("url", "text"))
+
+
+class Remark(NamedRecord):
+    """A difference between verl and the analysis.
+
+    Attributes:
+        name: Short name.
+        about: Subjects of the remark: components, total, assumptions, requirements, names of steps,
+            trade-offs, commands or metrics, keys of the configuration.
+        text: Actual behaviour of verl.
+        sources: Evidence for the remark.
+    """
+
+    name: Slug
+    about: Some[Subject]
+    text: Prose
+    sources: Some[Source]
+
+
+class AnalysisFile(Record):
+    """The file ``analysis.yaml``. A later file extends earlier ones and overrides their entries by name.
+
+    Attributes:
+        assumptions: Assumptions behind every figure; an unset one keeps its earlier value.
+        specifications: Models to analyse.
+        steps: Optimisations, in order of use.
+        requirements: Printed requirement lists.
+        configurations: Recommended settings.
+        priorities: Priorities of the steps.
+        trade_offs: Costs of saving memory.
+        commands: Commands that show memory use.
+        metrics: Metrics to watch.
+        remarks: Differences between verl and the analysis.
+        verl: Commit of verl that the remarks were checked against.
+    """
+
+    assumptions: Assumptions | None = None
+    specifications: Named[Specification]
+    steps: Named[Step]
+    requirements: Named[Requirement]
+    configurations: Named[Configuration]
+    priorities: Named[Priority]
+    trade_offs: Named[TradeOff]
+    commands: Named[Command]
+    metrics: Named[Metric]
+    remarks: Named[Remark]
+    verl: VerlState | None = None
+
+
+class Analysis(AnalysisFile):
+    """All files ``analysis.yaml``, merged, and the registries that they use.
+
+    Attributes:
+        gpus: the GPUs.
+        architectures: the model shapes.
+        config_keys: the keys of verl's configuration.
+    """
+
+    gpus: Registry[Gpu]
+    architectures: Registry[Architecture]
+    config_keys: Registry[ConfigKey]
+
+
+def load_analysis(
+    documents: Iterable[Document], **registries: Registry[Any]
+) -> tuple[Analysis, list[Diagnostic]]:
+    """Merge the files ``analysis.yaml`` by name; return the analysis and the problems of the files.
+
+    Args:
+        documents: the files.
+        registries: the registries whose names the files use: ``gpus``, ``architectures``, ``config_keys``.
+    """
+    problems: list[Diagnostic] = []
+    models = sections_of(AnalysisFile)
+    sections: dict[str, Registry[Any]] = {name: Registry() for name in models}
+    merged: dict[str, Any] = {"assumptions": None, "verl": None}
+    for document in documents:
+        context: dict[str, Any] = {**registries, **merged, "subjects": SUBJECTS}
+        for name, model in models.items():
+            context[name] = [*sections[name].names, *written_names(document.data, name, model)]
+        problems += merge(document, AnalysisFile, sections, context)
+        for name in merged:
+            (kind,) = models_in(AnalysisFile.model_fields[name].annotation)
+            merged[name] = try_model(value_at(document.data, name), kind, context)[0] or merged[name]
+    merged |= registries | {name: by_name(entries) for name, entries in sections.items()}
+    return Analysis.model_construct(**merged), problems

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .diagnostics import NoAnswerError, did_you_mean
 from .i18n import N_
-from .records import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, TRAIN_BACKENDS, WORDS, Run, fold, sizes_hint
+from .records import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, TRAIN_BACKENDS, WORDS, Run, fold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -366,7 +366,9 @@ def sizes(text: str) -> tuple[str, ...]:
 
 def _size(word: str) -> str:
     if word.upper() not in SIZES:
-        raise NoAnswerError.because(f"unknown size class {word!r}", sizes_hint(word), code="unknown_size")
+        raise NoAnswerError.because(
+            f"unknown size class {word!r}", did_you_mean(word, SIZES), code="unknown_size"
+        )
     return word.upper()
 
 

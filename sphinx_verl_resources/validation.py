@@ -104,7 +104,8 @@ def _explain(document: Document, model: type[BaseModel], error: ErrorDetails) ->
     if kind in CODES:
         code, remedy = kind, context["hint"]
         if known := context.get("known"):
-            remedy = did_you_mean(context["word"], getattr(known, "names", known), remedy)
+            words = [word for names in known for word in getattr(names, "names", names)]
+            remedy = did_you_mean(context["word"], words, remedy)
     elif kind == "literal_error":
         word = source or got_instead(error["input"], source)
         allowed = re.findall("'([^']*)'", context["expected"])

@@ -75,7 +75,7 @@ class Answer:
         If both fit, prefer the backend of a recorded run that ran, then less offloading, then the larger
         token budget, then FSDP, which is simpler.
         """
-        ran = {run.train == "megatron" for run in self.evidence if run.was_seen_to_run}
+        ran = {run.train == "megatron" for run in self.evidence if run.word != "claimed"}
         if self.fsdp and self.fsdp.fits and ran != {True} and self.fsdp.is_fastest:
             return self.fsdp
         of_both = [layout for layout in (self.fsdp, self.megatron) if layout]
@@ -96,7 +96,7 @@ class Answer:
         verdict = self.best.verdict
         if verdict != "does-not-fit":
             return verdict
-        has_run = any(run.was_seen_to_run for run in self.evidence)
+        has_run = any(run.word != "claimed" for run in self.evidence)
         if has_run and (self.is_open or takes_no_more(self.best.estimate, self.evidence, self.data)):
             return "borderline"
         return "does-not-fit"

@@ -140,7 +140,7 @@ def takes_no_more(found: Estimate, evidence: Iterable[Run], data: EstimatorConte
     Such a run shows that the settings fit, even if the estimates are inaccurate.
     """
     for run in evidence:
-        if not run.was_seen_to_run:
+        if run.word == "claimed":
             continue
         try:
             of_run = estimate(request_of_run(run, data.registries), data.registries)
@@ -274,6 +274,6 @@ def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Ru
     recorded = [
         (own.total_gb, run)
         for run, own in (runs_of_model(needs, data) if needs else ())
-        if needs and run.was_seen_to_run and own.is_like(needs)
+        if needs and run.word != "claimed" and own.is_like(needs)
     ]
     return min(recorded, key=lambda pair: (pair[0], pair[1].id), default=None)

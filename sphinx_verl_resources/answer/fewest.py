@@ -76,7 +76,7 @@ def fewest_by_memory(
     for gpus in (alike for _, group in sorted(sizes.items(), reverse=True) for alike in _alike(group)):
         fewest = fewest_of(answers, gpus[0].name, least)
         least = fewest.gpus if fewest else COUNTS[-1]
-        runs = (run for run in answers.evidence(COUNTS[-1], gpus[0].name) if run.was_seen_to_run)
+        runs = (run for run in answers.evidence(COUNTS[-1], gpus[0].name) if run.word != "claimed")
         found.append(Fewest(gpus, fewest, min(runs, key=lambda run: run.gpus.count, default=None)))
     return tuple(reversed(found))
 
@@ -127,7 +127,7 @@ def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, 
             answered = answer(replace(question, model=model.hf_id), data)
         except NoAnswerError:
             continue
-        has_run = any(run.was_seen_to_run for run in answered.evidence)
+        has_run = any(run.word != "claimed" for run in answered.evidence)
         if answered.verdict == "fits" or has_run:
             found.append(answered)
     return tuple(found)

@@ -160,7 +160,7 @@ class _Grid:
 
     def nearest(self, asked: Answers, count: int, gpu: str) -> int:
         """Return the index of the nearest runs; without relevant runs, that of the smallest run."""
-        evidence = (run for run in asked.evidence(count, gpu) if run.was_seen_to_run)
+        evidence = (run for run in asked.evidence(count, gpu) if run.word != "claimed")
         runs = [(run.id, run.word, True) for run in islice(evidence, _MOST_RUNS)]
         if not runs and (smallest := asked.smallest(gpu)):
             runs = [(smallest.id, smallest.word, False)]

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..estimator.pools import TRAINER_GPUS
-from ..estimator.request import MODEL, Request
+from ..estimator.request import DEFAULT_TASK, MODEL, Request
 from ..estimator.tasks import LIMITS, TASKS, known_task
 from ..estimator.versions import CURRENT, version_text
-from ..records import DEFAULT_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

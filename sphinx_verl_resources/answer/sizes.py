@@ -15,10 +15,10 @@ from .question import OWN_KEYS, USUAL_RANK, Question, task_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from ..estimator.architectures import Architecture
     from ..estimator.context import EstimatorContext
     from ..estimator.registries import Registries
     from ..records import Word
-    from ..registries import Architecture
     from .fewest import Fewest
 
 

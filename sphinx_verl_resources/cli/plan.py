@@ -224,4 +224,4 @@ def _figures(found: Answer) -> tuple[str, str, str]:
 
 
 def _recorded(found: Answer) -> str:
-    return next((crossed(run.gpus) for run in found.evidence if run.was_seen_to_run), "")
+    return next((crossed(run.gpus) for run in found.evidence if run.word != "claimed"), "")

@@ -3,7 +3,7 @@
 The modules, in the order in which an estimate uses them:
 
 - ``resolve`` turns a ``request`` into ``settings``, with ``reading``, ``tokens`` and ``versions``.
-- ``parameters`` and ``shape``: the sizes of the model.
+- ``architectures``, ``parameters`` and ``shape``: the sizes of the model.
 - ``allocations``: the base; ``fsdp`` and ``megatron`` for each role, ``engine`` for the rollout engine.
 - ``phases`` adds them up, ``estimate`` finds the peak, its range and the verdict, ``suggestions`` lowers it.
 

@@ -6,11 +6,12 @@ from copy import copy, deepcopy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..dataset import ACCURACY, CASES, Dataset
+from ..dataset import ACCURACY, ARCHITECTURES, CASES, Dataset
 
 if TYPE_CHECKING:
-    from ..registries import Architecture, Registry
+    from ..registries import Registry
     from .accuracy_records import Accuracy
+    from .architectures import Architecture
     from .cases import Cases
     from .registries import Registries
 
@@ -26,6 +27,13 @@ class EstimatorContext(Dataset):
         from .registries import Registries
 
         return Registries(self.gpus, self.architectures, self.config_keys, self.accuracy)
+
+    @cached_property
+    def architectures(self) -> Registry[Architecture]:
+        """The model shapes, with all fields, by the model's Hugging Face name."""
+        from .architectures import ArchitectureFile
+
+        return self.registry(ARCHITECTURES, ArchitectureFile)
 
     @cached_property
     def accuracy(self) -> Registry[Accuracy]:

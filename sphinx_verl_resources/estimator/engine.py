@@ -9,9 +9,9 @@ from .constants import CONTEXT, CUDA_GRAPHS, ENGINE_BUDGET, POOL_OFFSET, Spread
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from ..registries import Architecture
     from ..units import Evidence
     from .allocations import Allocation, Allocations
+    from .architectures import Architecture
     from .settings import Settings
     from .shape import Shape
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Code, Diagnostic, Severity, did_you_mean
-from ..registries import Architecture, LinearAttention, Mla, Moe, Vision
 from ..strict_yaml import read_yaml
 from ..validation import validated
+from .architectures import Architecture, LinearAttention, Mla, Moe, Vision
 from .hf_records import HfConfig, HfText
 from .model_types import (
     CONVENTIONS,

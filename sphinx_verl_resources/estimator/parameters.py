@@ -15,7 +15,7 @@ from .model_types import CONVENTIONS, LLAMA, MLP_MATRICES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..registries import Architecture, Mla, Moe, Vision
+    from .architectures import Architecture, Mla, Moe, Vision
     from .model_types import Convention
 
 Part = Literal["attention", "mlp", "experts", "router", "shared_experts", "vision"]

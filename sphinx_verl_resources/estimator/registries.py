@@ -18,8 +18,9 @@ from .versions import version_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..registries import Architecture, ConfigKey, Gpu, Registry
+    from ..registries import ConfigKey, Gpu, Registry
     from .accuracy_records import Accuracy
+    from .architectures import Architecture
     from .shape import Shape
     from .versions import Version
 

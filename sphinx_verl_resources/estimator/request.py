@@ -26,6 +26,8 @@ _Fields = TypeVar("_Fields")
 Verdict = Literal["fits", "borderline", "depends-on-lengths", "does-not-fit", "unknown"]
 #: The verdicts on a run, from the best to the worst, then the undecided one.
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+#: The default task of questions.
+DEFAULT_TASK = "GRPO"
 Backend = Literal["fsdp", "fsdp2", "megatron"]
 #: Bytes of a number, by the data types that verl accepts.
 DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..check import Check, rule
 from ..diagnostics import NoAnswerError, Severity
-from ..registries import Architecture
 from ..units import GIB, MIB, gib_number
 from .allocations import size_of
+from .architectures import Architecture
 from .estimate import Estimate, estimate
 from .parameters import count_parameters
 from .recorded import request_of_run

@@ -18,8 +18,8 @@ from .parameters import count_parameters, layer_kinds, model_matrices, shared_wi
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..registries import Architecture
     from ..units import Evidence
+    from .architectures import Architecture
     from .constants import Spread
     from .parameters import Counts, Matrix
 

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..diagnostics import Code
-    from ..registries import Architecture, Gpu, Registry
+    from ..estimator.architectures import Architecture
+    from ..registries import Gpu, Registry
 
 _CACHE = re.compile(r"models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)")
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")

@@ -40,6 +40,8 @@ MAX_ID_LENGTH = 80
 #: The form of an id, in words.
 ID_FORM = f"{FORMS[SLUG]}, at most {MAX_ID_LENGTH} characters"
 
+#: Examples in the template.
+_EXAMPLES = {"settings": {"data.train_batch_size": 1024, "actor_rollout_ref.rollout.n": 5}}
 #: The width of a line, and of folded text.
 _WIDTH, _TEXT_WIDTH = 115, 88
 #: Resolves unquoted scalars as most other programs do.
@@ -99,8 +101,7 @@ def _template(name: str, value: Any) -> list[str]:
     """Return the lines of a field in the template: its explanation, then its known values."""
     entry = Run.model_fields[name]
     shown = value is not None or entry.is_required()
-    example = TODO if entry.is_required() else next(iter(entry.examples or ()), TODO)
-    lines = [on_one_line(name, value if value is not None else example)]
+    lines = [on_one_line(name, value if value is not None else _EXAMPLES.get(name, TODO))]
     for inner in models_in(entry.annotation):
         is_list = isinstance(entry.get_default(), tuple)
         known = (value[0] if is_list else value) if value else {}

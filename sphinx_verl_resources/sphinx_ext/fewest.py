@@ -10,8 +10,8 @@ from docutils import nodes
 
 from ..directive import ABOUT_TABLE, Option
 from ..domain import row_link
+from ..estimator.request import DEFAULT_TASK
 from ..i18n import _
-from ..records import DEFAULT_TASK
 from ..selection import sizes
 from .settings_directive import SettingsDirective, numbers
 

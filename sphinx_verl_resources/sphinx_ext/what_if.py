@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from sphinx.util.parallel import ParallelTasks, parallel_available
 
-from ..analysis_records import LIMITS
 from ..diagnostics import Diagnostic, NoAnswerError
 from ..directive import Option
 from ..domain import ESTIMATOR, GPU, LABEL, MODEL, OUT_OF_MEMORY, link, row_link
 from ..i18n import N_, _
 from ..records import MOST_GPUS
+from ..registries import LIMITS
 from ..run_cells import run_title
 from ..selection import names, phrases
 from .settings_directive import SettingsDirective, numbers

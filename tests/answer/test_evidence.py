@@ -20,7 +20,7 @@ H800 = "qwen2-7b-grpo-2xh800"
 THAT_RAN = {
     run.id: (run, needs)
     for run, needs in needs_of_runs(DATA, DATA.registries)
-    if run.was_seen_to_run and needs.memory_gb
+    if run.word != "claimed" and needs.memory_gb
 }
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.estimator.architectures import LinearAttention, Moe
 from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.engine import kv_cache_bytes_per_token
 from sphinx_verl_resources.estimator.parameters import (
@@ -16,7 +17,6 @@ from sphinx_verl_resources.estimator.parameters import (
     vision_parameters,
 )
 from sphinx_verl_resources.estimator.shape import lora_parameters, target_names, unknown_targets
-from sphinx_verl_resources.registries import LinearAttention, Moe
 
 ARCHITECTURES = EstimatorContext().architectures
 ENTRIES = pytest.mark.parametrize("entry", list(ARCHITECTURES), ids=lambda entry: entry.name)
