@@ -249,7 +249,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, document: Document) -> Diagnost
     _, is_earlier, message, remedy = next(cause for cause in _CAUSES if re.search(cause[0], said))
     if is_earlier:
         line, column = position(error.context_mark or error.problem_mark)
-    for number in (line, line - 1) if "colon" in message else ():
+    for number in (line, max(line - 1, 1)) if "colon" in message else ():
         if match := _NO_SPACE.match(lines[number - 1]):
             line, column = number, match.end()
             message, remedy = "a colon without a space after it", "add it"

@@ -6,7 +6,7 @@ from copy import copy, deepcopy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..dataset import ACCURACY, CASES, Dataset
+from ..dataset import CASES, Dataset
 
 if TYPE_CHECKING:
     from ..registries import Architecture, Registry
@@ -32,7 +32,7 @@ class EstimatorContext(Dataset):
         """The accuracy of the estimator, by group of cases."""
         from .accuracy_records import AccuracyFile
 
-        return self.registry(ACCURACY, AccuracyFile)
+        return self.registry(AccuracyFile)
 
     @cached_property
     def cases(self) -> Cases:
@@ -48,6 +48,6 @@ class EstimatorContext(Dataset):
         known = copy(self)
         known.architectures = deepcopy(self.architectures)
         known.architectures.add(architecture)
-        for made in ("registries", "runs", "broken", "_loaded_runs"):
+        for made in ("registries", "runs", "run_files"):
             known.__dict__.pop(made, None)
         return known

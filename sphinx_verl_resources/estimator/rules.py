@@ -10,6 +10,7 @@ from ..check import Check, rule
 from ..diagnostics import NoAnswerError, Severity
 from ..registries import Architecture
 from ..units import GIB, MIB, gib_number
+from ..validation import valid_entries
 from .allocations import size_of
 from .estimate import Estimate, estimate
 from .parameters import count_parameters
@@ -105,7 +106,13 @@ def parameter_count(check: Check) -> Iterator[Finding]:
         hidden_size: 256
         parameters: 2354432
     """
-    for model, document, loc in check.entries("architectures", Architecture):
+    entries = (
+        (file.document, index, model)
+        for file in check.files("architectures.yaml")
+        for index, model in enumerate(valid_entries(file.document.data, "architectures", Architecture))
+        if model
+    )
+    for document, index, model in entries:
         counts = count_parameters(model)
         for field, stated, counted in (
             ("parameters", model.parameters, counts.total),
@@ -113,7 +120,11 @@ def parameter_count(check: Check) -> Iterator[Finding]:
         ):
             if stated is not None and stated != counted:
                 message = f"{model.name}: {field} is {stated:,}, but the shape gives {counted:,}"
-                yield document.place((*loc, field)), message, "compare the shape with config.json"
+                yield (
+                    document.place(("architectures", index, field)),
+                    message,
+                    "compare the shape with config.json",
+                )
 
 
 @lru_cache(maxsize=10_000)
