@@ -260,14 +260,9 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
 
 def select_broken(data: Dataset, selection: RunSelection) -> list[str]:
     """Return the names of the broken run files that may belong to the selection."""
-    sizes = {
-        file.shown: value_at(file.document.data, "size") for file, run in data.run_files.items() if not run
-    }
-    return [
-        name
-        for name, size in sizes.items()
-        if not selection.sizes or size not in SIZES or size in selection.sizes
-    ]
+    others = [size for size in SIZES if selection.sizes and size not in selection.sizes]
+    broken = (file for file, run in data.run_files.items() if not run)
+    return [file.shown for file in broken if value_at(file.document.data, "size") not in others]
 
 
 def sizes_to_show(records: Iterable[Run], selection: RunSelection) -> list[str]:

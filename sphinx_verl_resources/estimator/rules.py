@@ -120,11 +120,8 @@ def parameter_count(check: Check) -> Iterator[Finding]:
         ):
             if stated is not None and stated != counted:
                 message = f"{model.name}: {field} is {stated:,}, but the shape gives {counted:,}"
-                yield (
-                    document.place(("architectures", index, field)),
-                    message,
-                    "compare the shape with config.json",
-                )
+                place = document.place(("architectures", index, field))
+                yield place, message, "compare the shape with config.json"
 
 
 @lru_cache(maxsize=10_000)
