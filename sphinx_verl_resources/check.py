@@ -6,31 +6,113 @@ each violation. Its docstring says what it requires, with a bad and a good examp
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from .dataset import RUNS
 from .diagnostics import Code, Diagnostic, Location, Severity, listed
-from .records import NamedRecord, Run, is_fixed_ref, size_class
-from .registries import Gpu
-from .strict_yaml import read_yaml
-from .units import GB, MIB, gb
-from .validation import valid_entries
+from .records import Run, is_commit, is_fixed_ref, size_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .dataset import DataFile, Directory
-    from .git import Repository
     from .strict_yaml import Document, Loc
 
     #: A place, a sentence and a remedy; or a problem of another code or severity.
     Finding = tuple[Location, str, str] | Diagnostic
 
-Entry = TypeVar("Entry", bound=NamedRecord)
+# -- a checkout of verl, in which nothing is checked out, executed, changed or fetched
+
+#: The timeout of a git command in seconds; each normally takes milliseconds.
+TIMEOUT = 30
+#: Keeps git from using the network and prompting.
+_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 
 
+class Repository(NamedTuple):
+    """A git checkout.
+
+    Attributes:
+        path: any folder of the checkout.
+        shown: its name for the user.
+    """
+
+    path: Path
+    shown: str
+
+    def ask(self, *arguments: str, names: Iterable[str] = ()) -> bytes | None:
+        """Run a git command that only reads, and return its output; None if it fails.
+
+        Args:
+            arguments: the command and its arguments.
+            names: the lines of its standard input.
+
+        Raises:
+            OSError: git is not installed or does not answer.
+        """
+        # Git hooks set variables that point to the hook's repository.
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(self.path), *arguments],
+                env={**kept, **_ENVIRONMENT},
+                input="".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape"),
+                capture_output=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            raise OSError(f"git is not installed, or git did not answer in {TIMEOUT} seconds") from None
+        return None if done.returncode else done.stdout
+
+    def objects(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the full names of the commits and files that exist, all looked up in one process."""
+        asked = [*dict.fromkeys(names)]
+        output = self.ask("cat-file", "--batch-check=%(objectname) %(objecttype)", names=asked) or b""
+        lines = output.decode("utf-8", "replace").splitlines()
+        found = (re.fullmatch("([0-9a-f]{40,64}) (?:commit|blob)", line) for line in lines)
+        return {name: match[1] for name, match in zip(asked, found) if match}  # noqa: B905  # none if git fails
+
+    def commits(self, refs: Iterable[str]) -> dict[str, str]:
+        """Return the full names of the commits, tags and branches that exist."""
+        asked: dict[str, str] = {}
+        for ref in refs:
+            if is_commit(ref):
+                asked[f"{ref}^{{commit}}"] = ref
+            # Git would take a name such as v0.4.0-5-g8446e41 for the commit at its end.
+            elif not re.search("-g[0-9a-f]+$", ref):
+                # The last one wins. A clone's own branches may be ahead of its origin's.
+                for kind in ("heads", "remotes/origin", "tags"):
+                    asked[f"refs/{kind}/{ref}^{{commit}}"] = ref
+        found = ((asked[name], commit) for name, commit in self.objects(asked).items())
+        # The name of a branch may look like an abbreviated commit.
+        return {ref: commit for ref, commit in found if commit.startswith(ref) or not is_commit(ref)}
+
+
+def open_repository(name: str, shown: str) -> Repository:
+    """Open the checkout at a path.
+
+    Raises:
+        OSError: there is no checkout, or git does not answer.
+    """
+    repository = Repository(Path(name), shown)
+    if not name or repository.ask("rev-parse", "--git-dir") is None:
+        reason = "not a git checkout that you own; give the path of a checkout of verl"
+        raise OSError(f"{shown or '--repo'}: {reason}")
+    return repository
+
+
+# -- checks
+
+
+@dataclass(eq=False)
 class Check:
     """The data directories to check, with the data that they build on.
 
@@ -40,36 +122,20 @@ class Check:
         repository: a checkout of verl, or None.
     """
 
-    def __init__(
-        self, data: Any, directories: Sequence[Directory], repository: Repository | None = None
-    ) -> None:
-        self.data, self.directories, self.repository = data, directories, repository
+    data: Any
+    directories: Sequence[Directory]
+    repository: Repository | None = None
 
-    def files(self, name: str) -> list[tuple[DataFile, Document]]:
+    def files(self, name: str) -> list[DataFile]:
         """Return the files of a folder, or those of a registry, in the directories to check."""
         folders = [directory.path for directory in self.directories]
-        return [
-            (file, read_yaml(file.content, file.shown))
-            for file in self.data.files[name]
-            if any(map(file.path.is_relative_to, folders))
-        ]
+        return [file for file in self.data.files[name] if any(map(file.path.is_relative_to, folders))]
 
     @cached_property
     def runs(self) -> list[tuple[Run, Document]]:
         """The valid runs, with their files."""
-        broken, runs = {file.shown for file in self.data.broken}, self.data.runs
-        return [
-            (runs[file.path.stem], document)
-            for file, document in self.files(RUNS)
-            if file.shown not in broken and file.path.stem in runs
-        ]
-
-    def entries(self, section: str, model: type[Entry]) -> Iterator[tuple[Entry, Document, Loc]]:
-        """Yield the valid entries of a registry, with their files and positions."""
-        for _file, document in self.files(f"{section}.yaml"):
-            for index, entry in enumerate(valid_entries(document.data, section, model)):
-                if entry is not None:
-                    yield entry, document, (section, index)
+        found = ((self.data.run_files[file], file.document) for file in self.files(RUNS))
+        return [(run, document) for run, document in found if run]
 
     @cached_property
     def links(self) -> list[tuple[Document, Loc, str, str | None]]:
@@ -90,7 +156,7 @@ class Check:
 
     def problems(self) -> tuple[Diagnostic, ...]:
         """Return the problems that a build reports and those of the rules, ordered by file and line."""
-        found = list(self.data.all_diagnostics())
+        found = [*self.data.diagnostics_of(*self.data.parts)]
         for code, rule in RULES.items():
             for item in rule.find(self):
                 if not isinstance(item, Diagnostic):
@@ -165,76 +231,46 @@ def future_date(check: Check) -> Iterator[Finding]:
 
 #: The day after the last update of verl's hand-typed page, whose rows lack evidence and versions.
 _FIRST_DAY = date(2025, 6, 26)
-
-
-def _is_old(run: Run) -> bool:
-    """Return whether a run is from verl's hand-typed page or its time."""
-    return run.added is not None and run.added < _FIRST_DAY
+#: How to add what a run lacks.
+_EXAMPLES = {
+    "date": "added: 2026-06-12",
+    "version of verl": 'versions: {verl: "…"}',
+    "version of the engine": 'version: "…" under infer',
+    "evidence": "evidence: [{kind: log, url: https://…}]",
+}
 
 
 @rule(Severity.WARNING)
-def no_evidence(check: Check) -> Iterator[Finding]:
-    """Require evidence for a tested run since 2025-06-26, and at least a script for any other.
+def incomplete_run(check: Check) -> Iterator[Finding]:
+    """Require date, versions and evidence of a tested run, and evidence or a script of any other.
+
+    A run from before 2025-06-26 may lack versions and, with a script, evidence.
 
     Bad::
 
         kind: tested
-        added: 2026-06-12
-
-    Good::
-
-        kind: tested
-        added: 2026-06-12
-        evidence:
-          - {kind: log, url: "https://example.org/logs/1"}
-    """
-    for run, document in check.runs:
-        if not run.evidence and not (run.script and (_is_old(run) or run.kind != "tested")):
-            missing = "evidence" if run.kind == "tested" else "evidence or script"
-            message = f"the run's kind is {run.kind!r}, but it has no {missing}"
-            yield document.place(), message, "add under evidence: {kind: log, url: https://…}"
-
-
-@rule(Severity.WARNING)
-def no_date(check: Check) -> Iterator[Finding]:
-    """Require the date of a tested run.
-
-    Bad::
-
-        kind: tested
-
-    Good::
-
-        kind: tested
-        added: 2026-06-12
-    """
-    for run, document in check.runs:
-        if run.kind == "tested" and not run.added:
-            message = "the run's kind is 'tested', but it has no date"
-            yield document.place(), message, "add its date, as in added: 2026-06-12"
-
-
-@rule(Severity.WARNING)
-def no_version(check: Check) -> Iterator[Finding]:
-    """Require the versions of verl and of the engine of a tested run since 2025-06-26.
-
-    Bad::
-
         infer: {engine: vllm}
 
     Good::
 
+        kind: tested
         infer: {engine: vllm, version: "0.8.3"}
+        added: 2026-06-12
         versions: {verl: "0.4.0"}
+        evidence:
+          - {kind: log, url: "https://example.org/logs/1"}
     """
-    missing = "the run's kind is 'tested', but the version of {} is missing"
     for run, document in check.runs:
-        if run.kind == "tested" and not _is_old(run):
-            if not (run.versions and run.versions.verl):
-                remedy = 'add versions: {verl: "…"} with the release or commit'
-                yield document.place(), missing.format("verl"), remedy
-            if run.infer and not run.infer.version:
-                yield document.place(("infer",)), missing.format(run.infer.engine), 'add version: "…"'
+        is_new = run.kind == "tested" and not (run.added and run.added < _FIRST_DAY)
+        lacks = {
+            "date": run.kind == "tested" and not run.added,
+            "version of verl": is_new and not (run.versions and run.versions.verl),
+            "version of the engine": is_new and run.infer and not run.infer.version,
+            "evidence": not run.evidence and (is_new or not run.script),
+        }
+        if missing := [name for name in lacks if lacks[name]]:
+            message = f"the run's kind is {run.kind!r}, but it has no {', no '.join(missing)}"
+            yield document.place(), message, f"write {', '.join(_EXAMPLES[name] for name in missing)}"
 
 
 @rule(Severity.WARNING)
@@ -301,9 +337,7 @@ def unknown_ref(check: Check) -> Iterator[Finding]:
     for document, loc, ref, _path in check.links:
         if check.repository and ref not in check.commits:
             message = f"{_name(loc)}.ref: {check.repository.shown} has no commit, tag or branch {ref!r}"
-            remedy = (
-                "correct it, or fetch it with: git fetch --tags origin (add --unshallow to a shallow clone)"
-            )
+            remedy = "correct it, or run git fetch --tags origin (a shallow clone: add --unshallow)"
             yield document.place((*loc, "ref")), message, remedy
 
 
@@ -331,33 +365,3 @@ def unknown_path(check: Check) -> Iterator[Finding]:
 
 def _name(loc: Loc) -> str:
     return ".".join(map(str, loc))
-
-
-# -- registries
-
-#: Limits of the driver's memory figure relative to the nominal one: an 80 GB GPU can have 80 × 2^30 bytes,
-#: or less if it reserves some for error correction.
-_LEAST, _MOST = 0.92, 1.08
-
-
-@rule(Severity.WARNING)
-def gpu_memory(check: Check) -> Iterator[Finding]:
-    """Require consistent memory figures of each GPU.
-
-    ``memory_mib`` counts 2^20 bytes, as nvidia-smi prints them.
-
-    Bad::
-
-        memory_gb: 80
-        memory_mib: 40960
-
-    Good::
-
-        memory_gb: 80
-        memory_mib: 81559
-    """
-    for gpu, document, loc in check.entries("gpus", Gpu):
-        if not _LEAST <= gpu.memory_mib * MIB / (gpu.memory_gb * GB) <= _MOST:
-            figures = f"memory_mib is {gb(gpu.memory_mib * MIB)}, but memory_gb is {gpu.memory_gb} GB"
-            remedy = "memory_mib counts 2^20 bytes, as nvidia-smi prints them"
-            yield document.place((*loc, "memory_mib")), f"{gpu.name}: {figures}", remedy

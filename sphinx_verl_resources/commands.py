@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
 
 from . import __version__, dataset, selection
-from .check import Check
+from .check import Check, open_repository
 from .diagnostics import NoAnswerError, counted, listed, one_line, printable
 from .estimator.accuracy_records import AccuracyFile
 from .estimator.architectures import ArchitectureFile
 from .estimator.case_records import CaseFile
 from .estimator.context import EstimatorContext
-from .git import open_repository
 from .printed import CSV, FORMATS, JSON, download_texts, runs_text
 from .records import PAGE_COLUMNS, SIZES, Links, Run
 from .registries import AnalysisFile, ConfigKeyFile, GpuFile
@@ -36,9 +35,9 @@ from .validation import schema_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .check import Repository
     from .dataset import DataFile, Directory
     from .diagnostics import Diagnostic
-    from .git import Repository
 
     #: The work of a command; it returns the result as text, and the exit code.
     Work = Callable[[argparse.Namespace], tuple[str, int]]
@@ -367,8 +366,7 @@ _CHOICES = {
 def _loaded(options: argparse.Namespace) -> tuple[EstimatorContext, int]:
     """Return the data, and exit code 1 if runs with errors are missing; print the problems."""
     data = given_data([*options.paths, *options.data])
-    problems = sorted([*data.diagnostics_of("runs"), *data.diagnostics_of("accuracy")])
-    return data, int(report(problems))
+    return data, int(report(data.diagnostics_of("runs", "accuracy")))
 
 
 @command(

@@ -5,38 +5,34 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .diagnostics import Diagnostic, Location, did_you_mean, warning
-from .records import SIZES, Record, Run
+from .records import Record, Run
 from .registries import (
-    Architecture,
     ArchitectureFile,
-    ConfigKey,
     ConfigKeyFile,
-    Gpu,
     GpuFile,
     Registry,
     load_analysis,
     merge,
 )
 from .strict_yaml import MAX_BYTES, read_yaml
-from .validation import try_model, validated, value_at
+from .validation import try_model, validated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from .registries import Analysis
+    from .registries import Analysis, Architecture, ConfigKey, Gpu
     from .strict_yaml import Document
 
 RUNS, CASES, SCHEMAS = "runs", "cases", "schema"
-GPUS, ARCHITECTURES, ANALYSIS = "gpus.yaml", "architectures.yaml", "analysis.yaml"
-CONFIG_KEYS, ACCURACY = "config_keys.yaml", "accuracy.yaml"
 #: The registry files of a data directory; they extend and override those of earlier directories.
-REGISTRIES = (GPUS, ARCHITECTURES, ANALYSIS, CONFIG_KEYS, ACCURACY)
+REGISTRIES = ("gpus.yaml", "architectures.yaml", "analysis.yaml", "config_keys.yaml", "accuracy.yaml")
 #: A data directory contains at least one of these names.
 DATA_NAMES = frozenset({RUNS, CASES, *REGISTRIES})
 
@@ -51,17 +47,17 @@ class DataFile:
     shown: str
     content: bytes
 
+    @cached_property
+    def document(self) -> Document:
+        """The parsed content."""
+        return read_yaml(self.content, self.shown)
 
-@dataclass(frozen=True)
-class Directory:
+
+class Directory(NamedTuple):
     """A data directory and its name for the user."""
 
     path: Path
     shown: str
-
-    def show(self, name: str) -> str:
-        """Return the name of a file in this directory for the user."""
-        return name if self.shown == "." else f"{self.shown}/{name}"
 
 
 def bundled_directory() -> Directory:
@@ -133,28 +129,7 @@ def read_data_file(path: Path, shown: str) -> DataFile:
         return DataFile(path, shown, stream.read(MAX_BYTES + 1))
 
 
-def _directory_problem(directory: Directory) -> tuple[str, str] | None:
-    """Return the problem of a configured directory and the remedy; None if there is none."""
-    try:
-        names = {entry.name for entry in os.scandir(directory.path)}
-    except OSError as error:
-        message = f"the data directory {directory.shown[:200]!r} cannot be read: {error.strerror}"
-        return message, "the path is relative to the directory of conf.py"
-    if names & DATA_NAMES:
-        return None
-    remedy = f"put run files into {directory.show(RUNS)}, or add one of {', '.join(REGISTRIES)}"
-    return f"the data directory {directory.shown!r} contains no data", remedy
-
-
 # -- records
-
-
-@dataclass(frozen=True)
-class BrokenRun:
-    """A run file with errors: its name for the user, and its size class or None."""
-
-    shown: str
-    size: str | None
 
 
 class Dataset:
@@ -171,115 +146,99 @@ class Dataset:
 
     parts: ClassVar[tuple[str, ...]] = ("gpus", "architectures", "config_keys", "runs", "analysis")
 
-    def __init__(
-        self,
-        configured: Iterable[Directory] = (),
-        *,
-        bundled: Directory | None = None,
-        missing: Location | None = None,
-    ) -> None:
+    def __init__(self, configured: Iterable[Directory] = (), missing: Location | None = None) -> None:
         """Read all files.
 
         Args:
             configured: the user's data directories.
-            bundled: the data directory that they build on; default: the package's.
             missing: the place to report a missing directory at.
         """
-        bundled = bundled or bundled_directory()
+        bundled = bundled_directory()
         self.files: dict[str, list[DataFile]] = {name: [] for name in (RUNS, CASES, *REGISTRIES)}
         self.problems: dict[str, list[Diagnostic]] = {"files": []}
         own: dict[str, Directory] = {}
         for directory in configured:
-            if problem := _directory_problem(directory):
-                place = missing or Location("")
-                self.problems["files"].append(Diagnostic(place, "file_unreadable", *problem))
-            else:
+            what = f"the data directory {directory.shown[:200]!r} cannot be used"
+            remedy = f"name a folder that contains {RUNS}/ or gpus.yaml, relative to that of conf.py"
+            with self._noted(missing or Location(""), what, remedy):
+                if DATA_NAMES.isdisjoint(path.name for path in directory.path.iterdir()):
+                    raise OSError(0, "it contains no data")
                 own.setdefault(os.path.realpath(directory.path), directory)
         own_runs = any(os.path.lexists(directory.path / RUNS) for directory in own.values())
         if os.path.realpath(bundled.path) not in own:
-            self._read(bundled, without=RUNS if own_runs else "")
+            self._read(bundled, bundled.path, without=RUNS if own_runs else "")
         for directory in own.values():
-            self._read(directory)
+            self._read(directory, directory.path)
 
-    def _read(self, directory: Directory, name: str = "", without: str = "") -> None:
-        """Read a file or folder of a directory, or all of it, and note what is not read."""
-        path, shown, folder = directory.path / name, directory.show(name), name.rpartition("/")[0]
+    @contextmanager
+    def _noted(self, place: Location, what: str, remedy: str) -> Iterator[None]:
+        """Note why a file or directory cannot be read."""
         try:
-            if name in ("", RUNS, CASES):
+            yield
+        except OSError as error:
+            problem = Diagnostic(place, "file_unreadable", f"{what}: {error.strerror}", remedy)
+            self.problems["files"].append(problem)
+
+    def _read(self, directory: Directory, path: Path, without: str = "") -> None:
+        """Read a file or folder of a directory, or all of it, and note what is not read."""
+        name = path.relative_to(directory.path).as_posix()
+        shown, folder = Path(directory.shown, name).as_posix(), name.rpartition("/")[0]
+        with self._noted(Location(shown), "cannot be read", "check it, or delete it"):
+            if name in (".", RUNS, CASES):
                 refuse_leading_out(path, directory.path)
-                for inner in sorted(entry.name for entry in os.scandir(path)):
-                    if inner != without and not inner.startswith("."):
-                        self._read(directory, f"{name}/{inner}" if name else inner)
+                for inner in sorted(path.iterdir()):
+                    if inner.name != without and not inner.name.startswith("."):
+                        self._read(directory, inner)
             elif name in REGISTRIES or (folder and path.suffix == ".yaml"):
                 refuse_leading_out(path, directory.path)
                 self.files[folder or name].append(read_data_file(path, shown))
             elif path.suffix in {".yaml", ".yml"} or (folder and path.name != "README.md"):
-                remedy = "data files are named <id>.yaml"
-                if not folder:
-                    remedy = did_you_mean(name, REGISTRIES, f"put run files into the folder {RUNS!r}")
+                hint = f"put run files into the folder {RUNS!r}"
+                remedy = "data files are named <id>.yaml" if folder else did_you_mean(name, REGISTRIES, hint)
                 message = f"the file {path.name!r} is not read"
                 self.problems["files"].append(warning(Location(shown), "file_unexpected", message, remedy))
-        except OSError as error:
-            message, remedy = f"cannot be read: {error.strerror}", "check it, or delete it"
-            self.problems["files"].append(Diagnostic(Location(shown), "file_unreadable", message, remedy))
 
     @cached_property
     def digest(self) -> str:
         """A digest of all files, and of what could not be read."""
-        found = hashlib.sha256()
-        for file in (file for files in self.files.values() for file in files):
-            found.update(f"{file.shown}\0{len(file.content)}\0".encode("utf-8", "surrogatepass"))
-            found.update(file.content)
-        found.update("\0".join(map(str, self.problems["files"])).encode())
-        return found.hexdigest()
+        files = [(file.shown, file.content) for files in self.files.values() for file in files]
+        return hashlib.sha256(repr((files, self.problems["files"])).encode()).hexdigest()
 
-    @property
-    def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """The problems of everything that was loaded, ordered by file and line."""
-        return tuple(sorted(problem for found in self.problems.values() for problem in found))
-
-    def diagnostics_of(self, part: str) -> tuple[Diagnostic, ...]:
-        """Load a part, and return its problems; those of runs include the files and the registries in use."""
-        needed = ("files", "gpus", "architectures", part) if part == "runs" else (part,)
+    def diagnostics_of(self, *parts: str) -> tuple[Diagnostic, ...]:
+        """Load parts, and return their problems; those of runs include files and registries."""
+        needed = {*parts, "files", "gpus", "architectures"} if "runs" in parts else {*parts}
         for name in needed:
             getattr(self, name)
         return tuple(sorted(problem for name in needed for problem in self.problems[name]))
 
-    def all_diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Load everything, and return all problems, ordered by file and line."""
-        for part in self.parts:
-            getattr(self, part)
-        return self.diagnostics
-
     @cached_property
     def gpus(self) -> Registry[Gpu]:
         """The GPUs, by name and alias."""
-        return self.registry(GPUS, GpuFile)
+        return self.registry(GpuFile)
 
     @cached_property
     def architectures(self) -> Registry[Architecture]:
         """The model shapes, by the model's Hugging Face name."""
-        return self.registry(ARCHITECTURES, ArchitectureFile)
+        return self.registry(ArchitectureFile)
 
     @cached_property
     def config_keys(self) -> Registry[ConfigKey]:
         """The keys of verl's configuration."""
-        return self.registry(CONFIG_KEYS, ConfigKeyFile)
+        return self.registry(ConfigKeyFile)
 
-    def registry(self, name: str, file_model: type[Record]) -> Registry[Any]:
-        """Load a registry from all files called ``name``, each a list of entries under one key."""
+    def registry(self, file_model: type[Record]) -> Registry[Any]:
+        """Load a registry from its files, each a list of entries under one key, which is the file's name."""
         (section,) = file_model.model_fields
         registry: Registry[Any] = Registry()
         self.problems[section] = []
-        for file in self.files[name]:
-            document = read_yaml(file.content, file.shown)
-            self.problems[section] += merge(document, file_model, {section: registry})
+        for file in self.files[f"{section}.yaml"]:
+            self.problems[section] += merge(file.document, file_model, {section: registry})
         return registry
 
     @cached_property
     def analysis(self) -> Analysis:
         """The memory analysis."""
-        documents = (read_yaml(file.content, file.shown) for file in self.files[ANALYSIS])
+        documents = (file.document for file in self.files["analysis.yaml"])
         used = {"gpus": self.gpus, "architectures": self.architectures, "config_keys": self.config_keys}
         found = load_analysis(documents, **used)
         analysis, self.problems["analysis"] = found
@@ -288,34 +247,26 @@ class Dataset:
     @cached_property
     def runs(self) -> Mapping[str, Run]:
         """The runs by id, sorted by id."""
-        return self._loaded_runs[0]
+        return dict(sorted((run.id, run) for run in self.run_files.values() if run))
 
     @cached_property
-    def broken(self) -> tuple[BrokenRun, ...]:
-        """The run files with errors."""
-        return self._loaded_runs[1]
-
-    @cached_property
-    def _loaded_runs(self) -> tuple[dict[str, Run], tuple[BrokenRun, ...]]:
-        runs: dict[str, Run] = {}
-        broken: list[BrokenRun] = []
+    def run_files(self) -> Mapping[DataFile, Run | None]:
+        """The run of each file; None if the file has errors."""
+        found: dict[DataFile, Run | None] = {}
         places: dict[str, Location] = {}
         problems = self.problems["runs"] = []
         context = {"gpus": self.gpus, "architectures": self.architectures}
         for file in self.files[RUNS]:
-            document = read_yaml(file.content, file.shown)
-            run, found = validated(document, Run, context)
-            if run is None and isinstance(document.data, dict):
-                # A run with wrong settings is shown without them.
-                run, _ = try_model({**document.data, "settings": {}}, Run, context)
-            contradictions = [*_contradictions(run, document, file.path.stem, places)] if run else []
-            problems += [*found, *contradictions]
+            run, wrong = validated(file.document, Run, context)
+            if run is None and isinstance(file.document.data, dict):
+                # The row of a run with wrong settings is shown.
+                run, _ = try_model({**file.document.data, "settings": {}}, Run, context)
+            contradictions = [*_contradictions(run, file, places)] if run else []
+            problems += [*wrong, *contradictions]
             if run and not contradictions:
-                runs[run.id], places[run.id] = run, document.place(("id",))
-            else:
-                size = value_at(document.data, "size")
-                broken.append(BrokenRun(file.shown, size if size in SIZES else None))
-        return dict(sorted(runs.items())), tuple(broken)
+                places[run.id] = file.document.place(("id",))
+            found[file] = None if contradictions else run
+        return found
 
     @property
     def last_updated(self) -> str:
@@ -332,21 +283,19 @@ class Dataset:
         return gpu.name if gpu else run.gpus.type
 
 
-def _contradictions(
-    run: Run, document: Document, stem: str, places: Mapping[str, Location]
-) -> Iterator[Diagnostic]:
-    """Yield what contradicts the name of a run's file, another run, or the kind of the run."""
+def _contradictions(run: Run, file: DataFile, places: Mapping[str, Location]) -> Iterator[Diagnostic]:
+    """Yield what contradicts the name of a run's file, an earlier run, or the kind of the run."""
+    place, stem = file.document.place(("id",)), file.path.stem
     if run.id != stem:
         message = f"id: {run.id!r} differs from the file name {stem + '.yaml'!r}"
         remedy = f"rename the file to {run.id}.yaml, or correct the id"
-        yield document.diagnostic(("id",), "id_mismatch", message, remedy)
+        yield Diagnostic(place, "id_mismatch", message, remedy)
     elif run.id in places:
         message = f"the id {run.id!r} is already recorded at {places[run.id]}"
-        remedy = "rename one of the runs: its file and its id"
-        yield document.diagnostic(("id",), "duplicate_id", message, remedy)
+        yield Diagnostic(place, "duplicate_id", message, "rename one of the runs: its file and its id")
     named = {("tag",): run.tag, ("gpus", "type"): run.gpus.type, ("infer",): run.infer}
     for loc, value in named.items() if run.kind == "tested" else ():
         if value is None:
             message = f"{'.'.join(loc)} is null, but the run's kind is 'tested'"
             remedy = "fill it in, or write 'kind: stated' or 'kind: measured'"
-            yield document.diagnostic(loc, "untested_claim", message, remedy)
+            yield file.document.diagnostic(loc, "untested_claim", message, remedy)

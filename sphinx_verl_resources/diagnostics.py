@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 #: The kinds of problems. Messages end with ``[verl.<code>]``, which ``suppress_warnings`` accepts.
 Code = Literal[
     "assumed_device", "bad_character", "config", "config_key", "directive", "duplicate_id",
-    "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding",
-    "far_from_computed", "file_empty", "file_too_large", "file_unexpected", "file_unreadable",
-    "future_date", "gpu_count", "gpu_memory", "id_mismatch", "impossible_settings", "left_out",
-    "log_differs", "missing_key", "moving_ref", "no_date", "no_evidence", "no_version", "not_modelled",
-    "not_training", "out_of_memory", "parameter_count", "peak_above_capacity", "script_differs",
-    "script_name", "script_place", "several_runs", "shell_syntax", "todo", "undecided", "unknown_gpu",
-    "unknown_key", "unknown_model", "unknown_path", "unknown_ref", "unknown_size", "unknown_value",
-    "unread", "unresolved", "untested_claim", "unused_variable", "wrong_size", "wrong_type",
-    "wrong_value", "yaml_feature", "yaml_syntax",
+    "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding", "far_from_computed",
+    "file_empty", "file_too_large", "file_unexpected", "file_unreadable", "future_date", "gpu_count",
+    "id_mismatch", "impossible_settings", "incomplete_run", "left_out", "log_differs",
+    "missing_key", "moving_ref", "not_modelled", "not_training",
+    "out_of_memory", "parameter_count", "peak_above_capacity",
+    "script_differs", "script_name", "script_place", "several_runs", "shell_syntax",
+    "todo", "undecided", "unknown_gpu", "unknown_key", "unknown_model", "unknown_path", "unknown_ref",
+    "unknown_size", "unknown_value", "unread", "unresolved", "untested_claim",
+    "unused_variable", "wrong_size", "wrong_type", "wrong_value", "yaml_feature", "yaml_syntax",
 ]  # fmt: skip
 CODES: tuple[Code, ...] = get_args(Code)
 #: The maximum length of a printed message, and of a printed remedy, in characters.
@@ -56,20 +56,20 @@ class Location:
 
     Attributes:
         path: the file's name for the user; messages escape it. Empty if there is no file.
-        line: from 1; 0 if unknown.
-        column: from 1; 0 if unknown.
+        line: from 1; 1 for a whole file.
+        column: from 1.
         key: the name of the wrong setting, option or field, if any; messages begin with it.
     """
 
     path: str
-    line: int = 0
-    column: int = 0
+    line: int = 1
+    column: int = 1
     key: str = ""
 
     def __str__(self) -> str:
         # Sphinx reads a location without a colon as a document name, so there is always a line.
         shown = re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
-        return f"{shown}:{self.line or 1}:{self.column or 1}" if self.path else ""
+        return f"{shown}:{self.line}:{self.column}" if self.path else ""
 
 
 @dataclass(frozen=True, order=True)

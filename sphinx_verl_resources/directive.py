@@ -120,7 +120,7 @@ class VerlDirective(SphinxDirective):
             self.log(problem)
         for node in content:
             self.set_source_info(node)
-        wrong = (item for part in self.reads for item in self.data.diagnostics_of(part) if item.is_error)
+        wrong = (item for item in self.data.diagnostics_of(*self.reads) if item.is_error)
         files = sorted({item.place.path for item in wrong})
         boxes = [self.box(nodes.literal("", printable(name)), nodes.Text(NOT_USED)) for name in files]
         return [*boxes, *content]

@@ -106,8 +106,8 @@ class VerlRuns(VerlDirective):
         shown = selection.sizes_to_show(runs, chosen)
         why = " has errors and is not shown; see the build log."
         boxes = [
-            self.box(nodes.literal("", printable(file.shown)), nodes.Text(why))
-            for file in selection.select_broken(self.data, chosen)
+            self.box(nodes.literal("", printable(name)), nodes.Text(why))
+            for name in selection.select_broken(self.data, chosen)
         ]
         if "caption" not in self.given:
             return [*boxes, *self._sections(runs, shown)]

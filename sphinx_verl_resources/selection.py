@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from .diagnostics import NoAnswerError, did_you_mean
 from .i18n import N_
 from .records import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, TRAIN_BACKENDS, WORDS, Run, fold
+from .validation import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from .dataset import BrokenRun, Dataset
+    from .dataset import Dataset
 
 T = TypeVar("T")
 _SETTINGS = "settings."
@@ -257,12 +258,14 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
     return WORDS.index(run.word), tag, added, run.gpus.count, run.id
 
 
-def select_broken(data: Dataset, selection: RunSelection) -> list[BrokenRun]:
-    """Return the broken run files that may belong to the selection."""
-    return [file for file in data.broken if not selection.sizes or file.size in (None, *selection.sizes)]
+def select_broken(data: Dataset, selection: RunSelection) -> list[str]:
+    """Return the names of the broken run files that may belong to the selection."""
+    others = [size for size in SIZES if selection.sizes and size not in selection.sizes]
+    broken = (file for file, run in data.run_files.items() if not run)
+    return [file.shown for file in broken if value_at(file.document.data, "size") not in others]
 
 
-def sizes_to_show(records: Iterable[Run | BrokenRun], selection: RunSelection) -> list[str]:
+def sizes_to_show(records: Iterable[Run], selection: RunSelection) -> list[str]:
     """Return the size classes to show: the selected ones, otherwise the page's and any others with runs."""
     used = {*PAGE_SIZES, *(record.size for record in records)}
     return list(selection.sizes) or [size for size in SIZES if size in used]

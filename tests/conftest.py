@@ -218,7 +218,7 @@ class Data:
 
     def problems(self) -> list[str]:
         """Return every problem as printed."""
-        return [str(problem) for problem in self.load().diagnostics]
+        return [str(problem) for problem in self.load().diagnostics_of("runs")]
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from ..estimator.keys import AT_KEY
 from ..estimator.recorded import estimate_case
 from ..intake.recorded_names import NamedModel
 from ..records import Run
-from ..strict_yaml import read_yaml
 from ..validation import validated
 from ..views.answer_text import answer_text
 from ..views.plain_text import case_text, estimates_text
@@ -187,12 +186,12 @@ def _recorded(
 
 def _is_run(file: DataFile) -> bool:
     """Return whether a file looks like a run file; a file of cases is a list."""
-    data = read_yaml(file.content).data
+    data = file.document.data
     return isinstance(data, dict) and bool(data.keys() & {"size", "tag", "train", "infer"})
 
 
 def _run_file(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic]]:
-    document = read_yaml(file.content, file.shown)
+    document = file.document
     run, problems = validated(document, Run)
     if run is None:
         return [Found(file.path.stem, error=errors_text(problems))], problems

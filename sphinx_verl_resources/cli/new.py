@@ -40,7 +40,6 @@ from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Links, Run
 from ..settings.read import read_script
 from ..settings.result import refusal
 from ..settings.unread import unread_settings
-from ..strict_yaml import read_yaml
 from ..validation import models_in, validated
 from ..views.verdicts import short
 from .question import (
@@ -215,13 +214,13 @@ def _registries(directory: Path) -> tuple[Registries, list[Diagnostic]]:
 def _file(directory: Path, draft: Draft, text: str) -> DataFile:
     """Return the file to write."""
     name = f"{RUNS}/{draft.fields['id']}.yaml"
-    shown = configured_directory(str(directory), Path.cwd()).show(name)
-    return DataFile(directory / name, shown, text.encode())
+    shown = Path(configured_directory(str(directory), Path.cwd()).shown, name)
+    return DataFile(directory / name, shown.as_posix(), text.encode())
 
 
 def _wrong(file: DataFile, lines: Sequence[str]) -> list[Diagnostic]:
     """Return the errors of a run file except its TODOs."""
-    _, problems = validated(read_yaml(file.content, file.shown), Run)
+    _, problems = validated(file.document, Run)
     errors = [problem for problem in problems if problem.is_error]
     return [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
 

@@ -188,7 +188,7 @@ def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
     """Return the problems of the registries, and the errors in reading the files."""
     parts = ("gpus", "architectures", "config_keys", "accuracy")
     errors = (problem for problem in data.problems["files"] if problem.is_error)
-    return sorted([*errors, *(problem for part in parts for problem in data.diagnostics_of(part))])
+    return sorted([*errors, *data.diagnostics_of(*parts)])
 
 
 def report_first(problems: Sequence[Diagnostic]) -> bool:

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Diagnostic, Location, Severity
-from ..strict_yaml import read_yaml
 from ..validation import empty, explained, got_instead, try_model, value_at
 from .case_records import Case
 
@@ -83,7 +82,7 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
     entries: dict[str | tuple[str, int], CaseEntry | BrokenCase] = {}
     for file in files:
         hint = "write a list of cases, each beginning with '- id:'"
-        document = read_yaml(file.content, file.shown)
+        document = file.document
         items = _items(document)
         problems += document.problems
         if document.data is None and not document.problems:

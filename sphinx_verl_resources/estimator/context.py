@@ -6,7 +6,7 @@ from copy import copy, deepcopy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..dataset import ACCURACY, ARCHITECTURES, CASES, Dataset
+from ..dataset import CASES, Dataset
 
 if TYPE_CHECKING:
     from ..registries import Registry
@@ -33,14 +33,14 @@ class EstimatorContext(Dataset):
         """The model shapes, with all fields, by the model's Hugging Face name."""
         from .architectures import ArchitectureFile
 
-        return self.registry(ARCHITECTURES, ArchitectureFile)
+        return self.registry(ArchitectureFile)
 
     @cached_property
     def accuracy(self) -> Registry[Accuracy]:
         """The accuracy of the estimator, by group of cases."""
         from .accuracy_records import AccuracyFile
 
-        return self.registry(ACCURACY, AccuracyFile)
+        return self.registry(AccuracyFile)
 
     @cached_property
     def cases(self) -> Cases:
@@ -56,6 +56,6 @@ class EstimatorContext(Dataset):
         known = copy(self)
         known.architectures = deepcopy(self.architectures)
         known.architectures.add(architecture)
-        for made in ("registries", "runs", "broken", "_loaded_runs"):
+        for made in ("registries", "runs", "run_files"):
             known.__dict__.pop(made, None)
         return known

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..check import Check, rule
 from ..diagnostics import NoAnswerError, Severity
 from ..units import GIB, MIB, gib_number
+from ..validation import valid_entries
 from .allocations import size_of
 from .architectures import Architecture
 from .estimate import Estimate, estimate
@@ -105,7 +106,13 @@ def parameter_count(check: Check) -> Iterator[Finding]:
         hidden_size: 256
         parameters: 2354432
     """
-    for model, document, loc in check.entries("architectures", Architecture):
+    entries = (
+        (file.document, index, model)
+        for file in check.files("architectures.yaml")
+        for index, model in enumerate(valid_entries(file.document.data, "architectures", Architecture))
+        if model
+    )
+    for document, index, model in entries:
         counts = count_parameters(model)
         for field, stated, counted in (
             ("parameters", model.parameters, counts.total),
@@ -113,7 +120,8 @@ def parameter_count(check: Check) -> Iterator[Finding]:
         ):
             if stated is not None and stated != counted:
                 message = f"{model.name}: {field} is {stated:,}, but the shape gives {counted:,}"
-                yield document.place((*loc, field)), message, "compare the shape with config.json"
+                place = document.place(("architectures", index, field))
+                yield place, message, "compare the shape with config.json"
 
 
 @lru_cache(maxsize=10_000)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..check import Repository
 from ..diagnostics import Diagnostic, Location, warning
 from ..estimator.parameters import count_parameters
 from ..estimator.pools import TRAINER_GPUS, all_gpus
 from ..estimator.versions import CURRENT
-from ..git import GitError, committed
 from ..records import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
 from ..settings.script_names import ScriptName, parse_script_name
 from .log_facts import measured_fields
@@ -20,6 +21,7 @@ from .tasks import ESTIMATOR, program_of, task_of
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
     from datetime import date
+    from pathlib import Path
 
     from ..estimator.registries import Registries
     from .sources import Sources, UserInput
@@ -270,11 +272,32 @@ def _script(sources: Sources) -> tuple[dict[str, str], list[Diagnostic]]:
         return {}, []
     try:
         ref, path = committed(sources.file)
-    except GitError as error:
+    except OSError as error:
         message = f"the script is not linked: {error}"
         remedy = "commit it in a checkout of verl and give that path, or add 'script' to the file"
         return {}, [warning(sources.place(), "script_place", message, remedy)]
     return {"ref": ref, "path": path}, []
+
+
+def committed(file: Path) -> tuple[str, str]:
+    """Return the commit of a file's verl checkout, and the file's path in it.
+
+    Raises:
+        OSError: the file is not in a checkout of verl, or differs from its committed version.
+    """
+    repository = Repository(file.parent, str(file.parent))
+    output = repository.ask("rev-parse", "--show-prefix", "HEAD") or b""
+    prefix, _, ref = output.decode("utf-8", "surrogateescape").rstrip("\n").rpartition("\n")
+    remote = (repository.ask("config", "--get", "remote.origin.url") or b"").decode("utf-8", "replace")
+    elsewhere = remote and not re.search(r"(?:^|[/:])verl(?:\.git)?/*$", remote.strip())
+    if elsewhere or not repository.objects(["HEAD:verl/__init__.py"]):
+        raise OSError("it is not in a git checkout of verl")
+    path = f"{prefix}{file.name}"
+    content = repository.ask("cat-file", "blob", f"HEAD:{path}")
+    # Git may have converted line endings at checkout.
+    if content is None or content.replace(b"\r\n", b"\n") != file.read_bytes().replace(b"\r\n", b"\n"):
+        raise OSError("it differs from the version that is committed in its checkout")
+    return ref, path
 
 
 def _settings(

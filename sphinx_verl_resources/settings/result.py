@@ -185,7 +185,7 @@ class Collector:
 
     def _forget(self, key: str, place: Location) -> None:
         if key in self._places:
-            self._twice[key] = self._places[key].line or 1
+            self._twice[key] = self._places[key].line
         self._values.pop(key, None)
         self._unresolved.pop(key, None)
         self._reasons.pop(key, None)

@@ -56,10 +56,10 @@ def script_differs(check: Check) -> Iterator[Finding]:
         commit = check.commits.get(run.script.ref) if run.script else None
         if not run.script or not run.script.path.endswith(".sh") or not commit or not check.repository:
             continue
-        text = check.repository.text(commit, run.script.path) or ""
+        content = check.repository.ask("cat-file", "blob", f"{commit}:{run.script.path}") or b""
         gpu = check.data.gpu_of(run)
         device = {"DEVICE": "npu"} if gpu and gpu.vendor == "huawei" else {}  # the name in verl's scripts
-        in_script = read_script(text, run.script.path, device).values
+        in_script = read_script(content.decode("utf-8", "replace"), run.script.path, device).values
         for key, value in run.settings.items():
             if key in in_script and not _same(in_script[key], value):
                 here, there = as_text(value)[:80], as_text(in_script[key])[:80]

@@ -110,4 +110,4 @@ class SettingsDirective(VerlDirective):
         if not self.content.items[0][1]:
             # MyST counts the lines of the text only, docutils those of the page.
             offset = self.lineno + self.content_offset + index
-        return Location(str(source), (offset or 0) + 1, 0, key)
+        return Location(str(source), (offset or 0) + 1, key=key)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.git import GitError, committed
-from sphinx_verl_resources.intake.draft import draft_run
+from sphinx_verl_resources.intake.draft import committed, draft_run
 from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.intake.log_lines import blocks_of
 from sphinx_verl_resources.intake.recorded_names import recorded_gpu, recorded_models
@@ -277,20 +276,20 @@ def test_a_committed_script(tmp_path, git):
     script = tmp_path / "examples" / "run it.sh"
     script.parent.mkdir()
     script.write_text("x\n")
-    with pytest.raises(GitError, match="not in a git checkout"):
+    with pytest.raises(OSError, match="not in a git checkout"):
         committed(script)
     git("add", "verl")
     git("commit", "-q", "-m", "x")
-    with pytest.raises(GitError, match="differs from the version that is committed"):
+    with pytest.raises(OSError, match="differs from the version that is committed"):
         committed(script)
     git("add", ".")
-    with pytest.raises(GitError, match="differs from the version that is committed"):
+    with pytest.raises(OSError, match="differs from the version that is committed"):
         committed(script)
     git("commit", "-q", "-m", "y")
     found = committed(script)
     assert found == (git("rev-parse", "HEAD"), "examples/run it.sh")
     script.write_text("y\n")
-    with pytest.raises(GitError, match="differs from the version"):
+    with pytest.raises(OSError, match="differs from the version"):
         committed(script)
 
 
@@ -298,7 +297,7 @@ def test_a_checkout_of_something_else(tmp_path, git):
     (tmp_path / "run.sh").write_text("x\n")
     git("add", "run.sh")
     git("commit", "-q", "-m", "x")
-    with pytest.raises(GitError, match="not in a git checkout of verl"):
+    with pytest.raises(OSError, match="not in a git checkout of verl"):
         committed(tmp_path / "run.sh")
     git("add", "verl")
     git("commit", "-q", "-m", "y")
@@ -312,7 +311,7 @@ def test_a_checkout_of_something_else(tmp_path, git):
         if is_verl:
             assert committed(tmp_path / "run.sh")[1] == "run.sh"
         else:
-            with pytest.raises(GitError, match="not in a git checkout of verl"):
+            with pytest.raises(OSError, match="not in a git checkout of verl"):
                 committed(tmp_path / "run.sh")
 
 

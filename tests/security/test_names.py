@@ -52,7 +52,9 @@ FLOODS = {
     "runs/a.yaml": "id: a\n" + "".join(f"key{index}: 1\n" for index in range(600)),
     "cases/a.yaml": "".join(f"- {{id: a{index}, model: m, outcom: fits}}\n" for index in range(400)),
     "gpus.yaml": "gpus:\n" + "".join(GPU.format(index, 81559, ", x: 1") for index in range(600)),
-    "rules/gpus.yaml": "gpus:\n" + "".join(GPU.format(index, 1, "") for index in range(600)),
+    "rules/runs/a.yaml": "id: a\nsize: 7B\ntag: null\nmodel: Qwen/Qwen2.5-7B\ntask: GRPO\ngpus: {count: 2, type: H100}\n"
+    "train: fsdp\ninfer: null\nkind: stated\nsettings:\n"
+    + "".join(f"  x{index}.y: 1\n" for index in range(600)),
 }
 
 
