@@ -42,8 +42,8 @@ Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-c
 COMPONENTS: tuple[str, ...] = get_args(Component)
 #: The components that are the state of the model in training.
 STATE_COMPONENTS = ("parameters", "gradients", "optimizer")
-#: Other figures of the analysis: the sum of the states, and the total.
-STATES, TOTAL = "states", "total"
+#: The sum of all components.
+TOTAL = "total"
 #: The largest values that the analysis accepts; larger ones are typing errors.
 LIMITS = {"gpus": MOST_GPUS, "batch-size": 1_000_000, "sequence-length": 10_000_000}
 #: Further subjects of remarks, besides components, the total and named entries such as steps.
@@ -362,15 +362,15 @@ class Analysis:
         gpus: the GPUs.
         architectures: the model shapes.
         config_keys: the keys of verl's configuration.
-        verl: the commit of verl that remarks were checked against; None if not recorded.
-        assumptions: the assumptions; None if one of them is missing.
+        verl: the commit of verl that remarks were checked against.
+        assumptions: the assumptions.
     """
 
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
     config_keys: Registry[ConfigKey]
-    verl: VerlState | None
-    assumptions: Assumptions | None
+    verl: VerlState
+    assumptions: Assumptions
     specifications: Mapping[str, Specification]
     steps: Mapping[str, Step]
     requirements: Mapping[str, Requirement]
@@ -395,7 +395,8 @@ def load_analysis(
     """Merge the files ``analysis.yaml`` by name; return the analysis and the problems of the files."""
     problems: list[Diagnostic] = []
     sections: dict[str, Registry[Any]] = {name: Registry() for name in SECTIONS}
-    assumptions, verl = None, None
+    assumptions: Any = None  # the first file is the package's, which has both
+    verl: Any = None
     for document in documents:
         context = {"gpus": gpus, "architectures": architectures, "assumptions": assumptions}
         context |= _names(sections, document.data)
