@@ -229,8 +229,7 @@ def value_text(analysis: Analysis, text: str) -> str:
     name, *parts = (" ".join(part.split()) for part in text.split(","))
     given, asked, write = dict[str, int](), list[str](), gb
     for part in parts:
-        forms = _OPTIONS.items()
-        option = next((name for name, form in forms if re.fullmatch(form, part, re.IGNORECASE)), "")
+        option = next((key for key in _OPTIONS if re.fullmatch(_OPTIONS[key], part, re.IGNORECASE)), "")
         if option and option not in given:
             given[option] = whole_number(re.sub(r"\D", "", part), LIMITS[option])
         elif part.casefold() == "in gib":
@@ -243,7 +242,8 @@ def value_text(analysis: Analysis, text: str) -> str:
     figures = {known: value for known, value in every.items() if write is gb or not isinstance(value, str)}
     value = {fold(known): value for known, value in figures.items()}.get(fold(figure))
     if value is None:
-        hint = did_you_mean(figure, figures, "write for example '8B, after FSDP' or 'batch size'")
+        spelled = (re.sub("[-_]", " ", known) for known in figures)
+        hint = did_you_mean(figure, spelled, "write for example '8B, after FSDP' or 'batch size'")
         raise NoAnswerError.because(f"there is no figure {figure!r}", hint)
     return value if isinstance(value, str) else write(value)
 

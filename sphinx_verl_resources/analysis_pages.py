@@ -163,7 +163,7 @@ class VerlMemory(AnalysisDirective):
             (_("Quantity"), lambda row: self.marked(_(NUMBERS[row[0]]), row[0])),
             (_("Value"), lambda row: Cell.number(short_number(row[1]) if row[1] else "")),
         ])  # fmt: skip
-        model = f"{one.name} ({one.checkpoint})" if one.checkpoint else one.name
+        model = one.name if one.checkpoint in {"", one.name} else f"{one.name} ({one.checkpoint})"
         return self.table(rows, _("{model}: the model").format(model=model), with_options=False)
 
     def _formulas(self, one: Outcome) -> nodes.definition_list:
@@ -195,7 +195,7 @@ class VerlMemory(AnalysisDirective):
             elif line.parts:
                 effect = _("{share} of the total").format(share=share(line.change / whole))
             elif line.subject == PER_GPU:
-                effect = _("{share} saved in total").format(share=share(-line.change / whole))
+                effect = _("{share} saved in total").format(share=share(abs(line.change) / whole))
             change = Cell.number(signed(line.change, gb_number) if line.change else "")
             cells = [self.marked(line.label, line.subject), change, Cell.number(gb_number(line.now.total))]
             rows.append([*(cells if line.parts else bold(cells)), Cell.of(effect)])
@@ -221,8 +221,8 @@ class VerlMemorySummary(AnalysisDirective):
         headings = [Cell.of(_("Model")), Cell.of(_("GPUs")), self.marked(_("All on one GPU (GB)"), TOTAL)]
         for name, step in self.data.analysis.steps.items():
             headings.append(self.marked(_("then {step} (GB)").format(step=step.label), name))
-        inside = table_group([*headings, Cell.of(_("Saved"))], rows)
-        return [self.table(inside, _("GB per GPU, step by step"))]
+        headings.append(Cell.of(_("Saved")))
+        return [self.table(table_group(headings, rows), _("GB per GPU, step by step"))]
 
 
 #: The names of the requirement lists.
@@ -274,8 +274,7 @@ class VerlConfigAdvice(AnalysisDirective):
         """Return the requested pieces in the given order."""
         configurations, unknown = self.data.analysis.configurations, _("unknown")
         if not self.arguments:
-            message = f"name a model: {', '.join(configurations)}"
-            raise NoAnswerError.because(message, code="unknown_size")
+            raise NoAnswerError.because(f"name a model: {', '.join(configurations)}", code="unknown_size")
         record = entry_of(configurations, "configurations", self.arguments[0].strip())
         keys = {name: self.data.config_keys.get(name) for name in record.settings}
         new = {name for name, key in keys.items() if key and not key.in_yaml}
@@ -297,7 +296,7 @@ class VerlConfigAdvice(AnalysisDirective):
 
 #: The assumptions: the subject of remarks, the name, and the text with fields of ``Assumptions``.
 _ASSUMED = (
-    ("", N_("Number format"), N_("{precision}")),
+    ("", N_("Number format"), "{precision}"),
     ("parameters", N_("Parameters"), N_("{parameter_bytes} bytes each")),
     ("gradients", N_("Gradients"), N_("{gradient_bytes} bytes each")),
     ("optimizer", N_("Optimizer states"), N_("{optimizer_moments} × {optimizer_bytes} bytes ({optimizer})")),

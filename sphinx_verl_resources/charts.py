@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
     from .analysis import Line
 
-#: Units of the drawing. A unit is 0.86 to 1.13 pixels, so that text has 12 to 16.
-WIDTH, FONT = 360, 14
-#: Height of a bar.
-BAR = 16
+#: The width of a drawing, the size of its text and the height of a bar, in its own units. A unit is 0.86 to
+#: 1.13 pixels, so that text has 12 to 16.
+WIDTH, FONT, BAR = 360, 14, 16
 #: Placeholder for the name of a drawing in its parts; no text contains this character.
 NAME = "\0"
 
