@@ -133,7 +133,7 @@ def _factors(assumed: Assumptions, numbers: Mapping[str, int]) -> dict[str, Fact
     moments = assumed.optimizer_moments
     return {
         **{name: Factor(name.replace("-", " "), number) for name, number in numbers.items()},
-        **{name: Factor(f"{short_number(size)} bytes", size) for name, size in assumed if "_bytes" in name},
+        **{key: Factor(f"{short_number(size)} bytes", size) for key, size in assumed if "_bytes" in key},
         "moments": Factor(f"{moments} moments", moments),
         "key and value": Factor("2", 2),
         "overhead": Factor("bytes per GPU", assumed.overhead_gb * GB),
@@ -257,6 +257,6 @@ def _figures(one: Outcome) -> dict[str, str | float]:
     figures |= {"per GPU": one.end.total, **{name: one.start.of(keys) for name, keys in sizes.items()}}
     for line in one.lines:
         for step in (line.step.name, line.step.label) if line.step else ():
-            figures |= {f"saved by {step}": -line.change, f"after {step}": line.now.total}
+            figures |= {f"saved by {step}": abs(line.change), f"after {step}": line.now.total}
             figures |= {f"{name} after {step}": line.now.of(keys) for name, keys in sizes.items()}
     return figures

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from .analysis_records import Requirement
 
-CONFIG_CLASS = "verl-config"
 WITHOUT_REMARKS = Option("no-remarks", "Leave out the remarks about differences from verl.")
 
 
@@ -58,7 +57,7 @@ NUMBER_OPTIONS = (
 class AnalysisDirective(VerlDirective):
     """A directive with content from the analysis, and the remarks that its marks refer to."""
 
-    reads = ("analysis", "config_keys")
+    reads: tuple[str, ...] = ("analysis", "config_keys")
 
     def content_above_remarks(self) -> list[nodes.Node]:
         """Return the content; ``marks`` numbers the remarks that it refers to."""
@@ -233,6 +232,7 @@ class VerlRequirements(AnalysisDirective):
     """A table of verdicts for each model."""
 
     directive = "verl-requirements"
+    reads = (*AnalysisDirective.reads, "gpus")
     takes = (WITHOUT_REMARKS,)
 
     def content_above_remarks(self) -> list[nodes.Node]:
@@ -280,8 +280,8 @@ class VerlConfigAdvice(AnalysisDirective):
         new = {name for name, key in keys.items() if key and not key.in_yaml}
         command = " \\\n    ".join([LAUNCHER, *overrides(record.settings, new)])
         made: dict[str, nodes.Node] = {
-            "yaml": code_block(nested_yaml(record.settings), "yaml", CONFIG_CLASS),
-            "command-line": code_block(command, "bash", CONFIG_CLASS),
+            "yaml": code_block(nested_yaml(record.settings), "yaml", self.directive),
+            "command-line": code_block(command, "bash", self.directive),
         }
         if "table" in self.values["show"]:
             rows = column_table(keys.items(), [
@@ -351,6 +351,6 @@ class VerlAnalysis(AnalysisDirective):
         content: list[nodes.Node] = []
         for item in analysis.commands.values() if name == "monitoring" else ():
             content.append(recorded(item.purpose, *self.marks(item.name)))
-            content.append(code_block(item.command, "bash", CONFIG_CLASS))
+            content.append(code_block(item.command, "bash", VerlConfigAdvice.directive))
         caption, items, columns = parts[name]
         return [*content, self.table(column_table(items, columns), caption)]
