@@ -6,56 +6,46 @@ verl itself works phase by phase. Remarks in ``analysis.yaml`` describe the diff
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .diagnostics import NoAnswerError, did_you_mean
-from .i18n import N_, _, plural
+from .i18n import N_, _
 from .records import fold
 from .registries import LIMITS, STATE_COMPONENTS, TOTAL
 from .selection import whole_number
-from .units import GB, MIB, Breakdown, Category, Component, Factor, gb, gib, short_number
+from .units import GB, Breakdown, Category, Component, Factor, gb, gib, short_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .diagnostics import Code
-    from .registries import Analysis, Assumptions, Claim, Requirement, Step
+    from .registries import Analysis, Assumptions, Step
 
-#: The components: name, name inside a sentence, and use.
-COMPONENTS = {
-    "parameters": (N_("Parameters"), N_("parameters"), Category.WEIGHTS),
-    "gradients": (N_("Gradients"), N_("gradients"), Category.GRADIENTS),
-    "optimizer": (N_("Optimizer states"), N_("optimizer states"), Category.OPTIMIZER),
-    "activations": (N_("Activations"), N_("activations"), Category.ACTIVATIONS),
-    "kv-cache": (N_("KV cache"), N_("KV cache"), Category.ROLLOUT_ENGINE),
-    "overhead": (N_("System overhead"), N_("system overhead"), Category.RUNTIME_OVERHEAD),
+#: The numbers behind the figures of a model, and their displayed names.
+NUMBERS = {
+    "number-of-parameters": N_("Number of parameters"),
+    "layers": N_("Layers"),
+    "hidden-size": N_("Hidden size"),
+    "ffn-dimension": N_("FFN dimension"),
+    "attention-heads": N_("Attention heads"),
+    "vocabulary-size": N_("Vocabulary size"),
+    "batch-size": N_("Batch size"),
+    "sequence-length": N_("Sequence length"),
+    "gpus": N_("GPUs"),
 }
-#: The sum of the states of the model, as a figure.
-STATES = "states"
+#: Factors of several formulas.
+_COUNT, _ELEMENTS = "number-of-parameters", ("batch-size", "sequence-length", "layers", "hidden-size")
+#: The components: name, use, and the factors whose product is their bytes, see ``_factors``.
+COMPONENTS = {
+    "parameters": (N_("Parameters"), Category.WEIGHTS, (_COUNT, "parameter_bytes")),
+    "gradients": (N_("Gradients"), Category.GRADIENTS, (_COUNT, "gradient_bytes")),
+    "optimizer": (N_("Optimizer states"), Category.OPTIMIZER, (_COUNT, "moments", "optimizer_bytes")),
+    "activations": (N_("Activations"), Category.ACTIVATIONS, (*_ELEMENTS, "activation_bytes")),
+    "kv-cache": (N_("KV cache"), Category.ROLLOUT_ENGINE, (*_ELEMENTS, "key and value", "kv_cache_bytes")),
+    "overhead": (N_("System overhead"), Category.RUNTIME_OVERHEAD, ("overhead",)),
+}
 #: The last line of a waterfall.
 PER_GPU = "per-gpu"
-
-
-class ModelShape(NamedTuple):
-    """The numbers of a model. Counts, not bytes.
-
-    Attributes:
-        name: its name on pages.
-        checkpoint: the Hugging Face name of the model with this shape; empty if given by numbers.
-        attention_heads: the number of heads, 0 if not recorded; no formula uses it, nor the vocabulary.
-        gpus: the default number of GPUs that share the model.
-    """
-
-    name: str
-    checkpoint: str
-    parameters: int
-    hidden_size: int
-    layers: int
-    ffn_dimension: int
-    attention_heads: int
-    vocabulary_size: int
-    gpus: int
 
 
 class Line(NamedTuple):
@@ -78,66 +68,45 @@ class Line(NamedTuple):
     step: Step | None = None
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The analysis of one model.
 
     Attributes:
-        shape: the model.
-        gpus: the number of GPUs that share it.
-        batch_size: the number of sequences.
-        sequence_length: the tokens of each sequence.
+        name: the name of the model on pages.
+        checkpoint: the Hugging Face name of the model; empty if the analysis itself has its numbers.
+        numbers: the numbers by their names in ``NUMBERS``; 0 if not recorded.
         start: all components on one GPU.
+        end: the memory of one GPU after all steps.
         lines: the components, their total, the applied steps in order, and the memory of one GPU.
     """
 
-    shape: ModelShape
-    gpus: int
-    batch_size: int
-    sequence_length: int
+    name: str
+    checkpoint: str
+    numbers: Mapping[str, int]
     start: Breakdown
-    lines: tuple[Line, ...]
-
-    @property
-    def end(self) -> Breakdown:
-        """The memory of one GPU after all steps."""
-        return self.lines[-1].now
-
-    @property
-    def steps(self) -> tuple[Line, ...]:
-        """The lines of the applied steps."""
-        return tuple(line for line in self.lines if line.step)
+    end: Breakdown
+    lines: Sequence[Line]
 
 
 def analyse(
-    analysis: Analysis,
-    name: str,
-    gpus: int | None = None,
-    batch_size: int | None = None,
-    sequence_length: int | None = None,
-    steps: Iterable[str] | None = None,
+    analysis: Analysis, name: str, given: Mapping[str, int] | None = None, steps: Iterable[str] | None = None
 ) -> Outcome:
     """Compute the components and the chain of a model.
 
     Args:
         analysis: the recorded analysis.
         name: a specification of the analysis, or a model of the registry.
-        gpus: the number of GPUs that share the model; None for the recorded number.
-        batch_size: the number of sequences; None for the assumed number.
-        sequence_length: the tokens of each sequence; None for the assumed number.
+        given: numbers by their names in ``LIMITS``, instead of the recorded ones.
         steps: the names of the optimisations, in order; None for all.
 
     Raises:
         NoAnswerError: the model or a step is unknown.
     """
-    assumed, shape = assumptions_of(analysis), find_shape(analysis, name)
-    gpus, batch_size = gpus or shape.gpus, batch_size or assumed.batch_size
-    sequence_length = sequence_length or assumed.sequence_length
-    lines: list[Line] = []
-    now = Breakdown(())
-    for key, factors in _formulas(assumed, shape, batch_size, sequence_length).items():
-        label, _inside, category = COMPONENTS[key]
-        part = Component(key, label, category, factors, "assumed")
+    shown, checkpoint, recorded = _model(analysis, name)
+    numbers = {**recorded, **(given or {})}
+    known, lines, now = _factors(analysis.assumptions, numbers), list[Line](), Breakdown(())
+    for key, (label, category, names) in COMPONENTS.items():
+        part = Component(key, label, category, tuple(known[factor] for factor in names), "assumed")
         now = Breakdown((*now.components, part))
         lines.append(Line(key, _(label), part.size, now, (part,)))
     start = now
@@ -147,165 +116,104 @@ def analyse(
         if step is None:
             hint = did_you_mean(step_name, analysis.steps)
             raise NoAnswerError.because(f"there is no step {step_name!r}", hint, key=":steps")
-        label = step.label
-        if step.divide_by == "gpus":
-            factor = Factor("GPUs", gpus, "÷")
-            over = plural("{step} over {count} GPU", "{step} over {count} GPUs", gpus)
-            label = over.format(step=label, count=gpus)
-        elif step.divide_by:
-            factor = Factor(short_number(step.divide_by), step.divide_by, "÷")
-        else:
-            factor = Factor(short_number(step.multiply_by or 1), step.multiply_by or 1)
-        before, keys = now, step.components
-        now = Breakdown(tuple(part.changed(factor) if part.key in keys else part for part in now.components))
-        parts = tuple(part for part in now.components if part.key in keys)
-        lines.append(Line(step.name, label, now.total - before.total, now, parts, step))
-    if now is not start:
-        lines.append(Line(PER_GPU, _("Per GPU"), now.total - start.total, now))
-    return Outcome(shape, gpus, batch_size, sequence_length, start, tuple(lines))
+        by = step.divide_by or step.multiply_by or 1
+        symbol, value = ("GPUs", numbers["gpus"]) if by == "gpus" else (short_number(by), by)
+        factor, before = Factor(symbol, value, "÷" if step.divide_by else "×"), now
+        old = {part.key: part for part in now.components}
+        new: dict[str, Component] = {key: old[key].changed(factor) for key in step.components}
+        now = Breakdown((*(old | new).values(),))
+        lines.append(Line(step.name, step.label, now.total - before.total, now, (*new.values(),), step))
+    lines.append(Line(PER_GPU, _("Per GPU"), now.total - start.total, now))
+    return Outcome(shown, checkpoint, numbers, start, now, lines)
 
 
-def _formulas(
-    assumed: Assumptions, shape: ModelShape, batch_size: int, sequence_length: int
-) -> dict[str, tuple[Factor, ...]]:
-    """Return the formula of each component."""
-    parameters, hidden = Factor("parameters", shape.parameters), Factor("hidden", shape.hidden_size)
-    tokens = (Factor("batch", batch_size), Factor("sequence", sequence_length))
-    layers, moments = Factor("layers", shape.layers), assumed.optimizer_moments
-
-    def each(size: float, times: int = 1, unit: str = "") -> Factor:
-        return Factor(f"{unit}{short_number(size)} bytes", times * size)
-
+def _factors(assumed: Assumptions, numbers: Mapping[str, int]) -> dict[str, Factor]:
+    """Return the factors of all formulas by the names in ``COMPONENTS``."""
+    moments = assumed.optimizer_moments
     return {
-        "parameters": (parameters, each(assumed.parameter_bytes)),
-        "gradients": (parameters, each(assumed.gradient_bytes)),
-        "optimizer": (parameters, each(assumed.optimizer_bytes, moments, f"{moments} moments × ")),
-        "activations": (*tokens, hidden, layers, each(assumed.activation_bytes)),
-        "kv-cache": (*tokens, layers, hidden, each(assumed.kv_cache_bytes, 2, "2 × ")),  # keys and values
-        "overhead": (Factor("bytes per GPU", assumed.overhead_gb * GB),),
+        **{name: Factor(name.replace("-", " "), number) for name, number in numbers.items()},
+        **{key: Factor(f"{short_number(size)} bytes", size) for key, size in assumed if "_bytes" in key},
+        "moments": Factor(f"{moments} moments", moments),
+        "key and value": Factor("2", 2),
+        "overhead": Factor("bytes per GPU", assumed.overhead_gb * GB),
     }
 
 
-def assumptions_of(analysis: Analysis) -> Assumptions:
-    """Return the assumptions behind all figures.
+def assumption_texts(analysis: Analysis) -> dict[str, str]:
+    """Return the figures that need no model, among them each assumption by the name of its field."""
+    assumed = analysis.assumptions
+    return {
+        **{name: value if isinstance(value, str) else short_number(value) for name, value in assumed},
+        "system_overhead": gb(assumed.overhead_gb * GB),
+        "memory_limit": f"{short_number(assumed.memory_limit * 100)} %",
+        "model_names": ", ".join(analysis.specifications),
+    }
 
-    Raises:
-        NoAnswerError: an assumption is not recorded.
-    """
-    if analysis.assumptions is None:
-        raise NoAnswerError.because("an assumption is missing in analysis.yaml", "see the build log")
-    return analysis.assumptions
 
-
-def find_shape(analysis: Analysis, name: str) -> ModelShape:
-    """Find a specification of the analysis, or a checkpoint by its full or short name.
+def _model(analysis: Analysis, name: str) -> tuple[str, str, dict[str, int]]:
+    """Find a specification, or a checkpoint by its full or short name; return name, checkpoint and numbers.
 
     Raises:
         NoAnswerError: there is none.
     """
-    assumed, known = assumptions_of(analysis), analysis.architectures
+    assumed, known = analysis.assumptions, analysis.architectures
     spec = next((spec for spec in analysis.specifications.values() if fold(spec.name) == fold(name)), None)
+    if spec and spec.hidden_size:
+        ffn, heads = round(assumed.ffn_ratio * spec.hidden_size), spec.attention_heads
+        shape: tuple[int | None, ...] = (spec.parameters, spec.layers, spec.hidden_size, ffn, heads)
+        checkpoint, vocabulary = "", assumed.vocabulary_size
+    else:
+        wanted = (spec and spec.model) or name
+        entry = known.get(wanted) or next((item for item in known if fold(item.name) == fold(wanted)), None)
+        if entry is None:
+            hint = f"use one of {', '.join(analysis.specifications)}, or a checkpoint of architectures.yaml"
+            hint = did_you_mean(wanted, [*analysis.specifications, *known.names], hint)
+            code: Code = "unknown_model" if "/" in wanted else "unknown_size"
+            raise NoAnswerError.because(f"unknown model {wanted!r}", hint, code=code)
+        layers, heads = entry.num_hidden_layers, entry.num_attention_heads
+        shape = (entry.parameters, layers, entry.hidden_size, entry.intermediate_size, heads)
+        checkpoint, vocabulary = entry.hf_id, entry.vocab_size
     gpus = (spec and spec.gpus) or assumed.gpus
-    if spec and spec.model is None:
-        hidden, heads = spec.hidden_size or 0, spec.attention_heads or 0
-        numbers = (spec.parameters or 0, hidden, spec.layers or 0, round(assumed.ffn_ratio * hidden), heads)
-        return ModelShape(spec.name, "", *numbers, assumed.vocabulary_size, gpus)
-    wanted = spec.model if spec and spec.model else name
-    entry = known.get(wanted) or next((entry for entry in known if fold(entry.name) == fold(wanted)), None)
-    if entry is None:
-        listed = f"use one of {', '.join(analysis.specifications)}, or a checkpoint from architectures.yaml"
-        hint = did_you_mean(wanted, [*analysis.specifications, *known.names], listed)
-        code: Code = "unknown_model" if "/" in wanted else "unknown_size"
-        raise NoAnswerError.because(f"unknown model {wanted!r}", hint, code=code)
-    of_layers = (entry.num_hidden_layers, entry.intermediate_size or 0, entry.num_attention_heads)
-    names = (spec.name, wanted) if spec else (name, entry.hf_id)
-    return ModelShape(*names, entry.parameters, entry.hidden_size, *of_layers, entry.vocab_size, gpus)
+    counts = (*shape, vocabulary, assumed.batch_size, assumed.sequence_length, gpus)
+    numbers = {name: number or 0 for name, number in zip(NUMBERS, counts, strict=True)}
+    return spec.name if spec else name, checkpoint, numbers
 
 
 # -- the original requirement lists
 
+#: The numbers of GPUs that claims are compared with.
+POWERS = tuple(1 << exponent for exponent in range(21))
 
-class JudgedClaim(NamedTuple):
-    """A claim about one GPU, and its judgement by the analysis. Sizes are bytes.
 
-    Attributes:
-        claim: the entry of the original list.
-        gpu: the name of the GPU.
-        limit: the part of its memory that may be used.
-        per_gpu: the memory of a GPU with the claimed number, after all steps.
-        chain: the smallest power of two with which each GPU stays below the limit; None if none is enough.
-        pooled: the smallest power of two whose GPUs together can hold the total.
-        same: the derivations that give the claimed number.
-        judgement: ``holds``, ``too few``, ``more than needed`` or ``never fits``, by the chain.
-        reason: why, with the two values below.
-        gpus: a number of GPUs that shows why; 0 if one GPU is enough.
-        size: the memory of each of these GPUs.
+def verdict(sizes: Mapping[int, float], count: int, limit: float) -> tuple[int, str]:
+    """Judge a number of GPUs; return the smallest power of two that is enough, or 0, and the verdict.
+
+    Args:
+        sizes: the bytes per GPU, for each of ``POWERS`` and for ``count``.
+        count: the number to judge.
+        limit: the bytes that each GPU must stay below.
     """
-
-    claim: Claim
-    gpu: str
-    limit: float
-    per_gpu: float
-    chain: int | None
-    pooled: int | None
-    same: list[str]
-    judgement: str
-    reason: str
-    gpus: int
-    size: float
-
-
-def judge(analysis: Analysis, requirement: Requirement) -> list[JudgedClaim]:
-    """Judge each claim about a model, for each GPU in it.
-
-    Raises:
-        NoAnswerError: the model or a GPU is unknown.
-    """
-    name, claims = requirement.name, requirement.claims
-    minimum = {claim.gpus: claim.count for claim in claims if claim.level == "minimum"}
-    powers = [1 << exponent for exponent in range(21)]
-    numbers = (*powers, *(claim.count for claim in claims))
-    sizes = {number: analyse(analysis, name, number).end.total for number in numbers}
-    total, judged = analyse(analysis, name).start.total, []
-    for claim, gpu_name in ((item, gpu_name) for item in claims for gpu_name in item.gpus):
-        count, gpu = claim.count, analysis.gpus.get(gpu_name)
-        if gpu is None:
-            message = f"unknown GPU {gpu_name!r} in the requirements of {name!r}"
-            raise NoAnswerError.because(message, "add it to gpus.yaml")
-        limit = assumptions_of(analysis).memory_limit * gpu.memory_mib * MIB
-        chain = next((number for number in powers if sizes[number] < limit), None)
-        pooled = next((number for number in powers if number * limit >= total), None)
-        doubled = None if claim.level == "minimum" else 2 * minimum.get(claim.gpus, 0)
-        if chain is None:
-            verdict, reason, gpus = N_("never fits"), N_("{verdict}: {size} stay on each GPU"), powers[-1]
-        elif sizes[count] >= limit:
-            verdict, reason, gpus = N_("too few"), N_("{verdict}: they need {size} each"), count
-        else:
-            reason = N_("{verdict}: {gpus} would need {size} each")
-            verdict, gpus = (N_("more than needed"), chain) if count > chain else (N_("holds"), chain // 2)
-        derived = {N_("the chain"): chain, N_("the pool"): pooled, N_("twice the minimum"): doubled}
-        same = [way for way, number in derived.items() if number == count]
-        why = (verdict, reason, gpus, sizes.get(gpus, 0.0))
-        judged.append(JudgedClaim(claim, gpu.name, limit, sizes[count], chain, pooled, same, *why))
-    return judged
+    enough = next((power for power in POWERS if sizes[power] < limit), 0)
+    if not enough:
+        judgement, gpus = _("never fits"), POWERS[-1]
+    elif sizes[count] >= limit:
+        judgement, gpus = _("too few"), count
+    elif count > enough:
+        judgement, gpus = _("more than needed"), enough
+    else:
+        judgement, gpus = _("holds"), max(enough // 2, 1)
+    reason = _("{verdict}: {gpus} would need {size} each")
+    return enough, reason.format(verdict=judgement, gpus=short_number(gpus), size=gb(sizes[gpus]))
 
 
 # -- figures by name
 
-#: Sizes by name, each with its components.
-SIZES: Mapping[str, tuple[str, ...]] = {
-    **{name: (key,) for key, (label, *_rest) in COMPONENTS.items() for name in (label, key)},
-    "model states": STATE_COMPONENTS,
-    STATES: STATE_COMPONENTS,
-    TOTAL: tuple(COMPONENTS),
-}
-#: The options between model and figure, with the names in ``LIMITS``.
+#: The spellings of the options between model and figure, with the names in ``LIMITS``.
 _OPTIONS = {
     "gpus": r"\d+ GPUs?",
-    "batch-size": r"batch( size)? \d+",
-    "sequence-length": r"sequence( length)? \d+",
+    "batch-size": r"batch size \d+",
+    "sequence-length": r"sequence length \d+",
 }
-EXAMPLES = "for example '8B, after FSDP', '3B, KV cache' or 'batch size'"
 
 
 def value_text(analysis: Analysis, text: str) -> str:
@@ -318,57 +226,36 @@ def value_text(analysis: Analysis, text: str) -> str:
         NoAnswerError: the figure is unknown.
     """
     name, *parts = (" ".join(part.split()) for part in text.split(","))
-    options: dict[str, int] = {}
-    asked, write = [], gb
+    given, asked, write = dict[str, int](), list[str](), gb
     for part in parts:
-        forms = _OPTIONS.items()
-        option = next((name for name, form in forms if re.fullmatch(form, part, re.IGNORECASE)), "")
-        if option and option not in options:
-            options[option] = whole_number(re.sub(r"\D", "", part), LIMITS[option])
+        option = next((key for key in _OPTIONS if re.fullmatch(_OPTIONS[key], part, re.IGNORECASE)), "")
+        if option and option not in given:
+            given[option] = whole_number(re.sub(r"\D", "", part), LIMITS[option])
         elif part.casefold() == "in gib":
             write = gib
         else:
             asked.append(part)
-    if parts:
-        gpus, batch_size, sequence_length = map(options.get, LIMITS)
-        figures = _figures(analyse(analysis, name, gpus, batch_size, sequence_length))
-        figure = ", ".join(asked)
-    else:
-        assumed, figure = assumptions_of(analysis), name
-        figures = _numbers(dict(assumed)) | {
-            "system overhead": assumed.overhead_gb * GB,
-            "memory limit": f"{short_number(assumed.memory_limit * 100)} %",
-            "model names": ", ".join(analysis.specifications),
-        }
+    figure = ", ".join(asked) if parts else name
+    every = _figures(analyse(analysis, name, given)) if parts else assumption_texts(analysis)
+    # Only sizes have a unit.
+    figures = {known: value for known, value in every.items() if write is gb or not isinstance(value, str)}
     value = {fold(known): value for known, value in figures.items()}.get(fold(figure))
     if value is None:
-        hint = did_you_mean(figure, figures, f"write a model and a figure, {EXAMPLES}")
+        spelled = (re.sub("[-_]", " ", known) for known in figures)
+        hint = did_you_mean(figure, spelled, "write for example '8B, after FSDP' or 'batch size'")
         raise NoAnswerError.because(f"there is no figure {figure!r}", hint)
-    if isinstance(value, float):
-        return write(value)
-    if write is gib or not value:
-        problem = f"is not recorded for {name}" if write is gb else "is not a size and has no unit"
-        raise NoAnswerError.because(f"{figure!r} {problem}")
-    return value
+    return value if isinstance(value, str) else write(value)
 
 
-def _numbers(fields: Mapping[str, Any]) -> dict[str, str | float]:
-    """Return fields as text, by names with spaces."""
-    return {
-        name.replace("_", " "): value if isinstance(value, str) else short_number(value)
-        for name, value in fields.items()
-    }
-
-
-def _figures(outcome: Outcome) -> dict[str, str | float]:
+def _figures(one: Outcome) -> dict[str, str | float]:
     """Return all figures of a model, under each of their names: bytes, or text."""
-    figures = _numbers({**outcome.shape._asdict(), "gpus": outcome.gpus})
-    figures["number of parameters"] = short_number(outcome.shape.parameters)
-    figures["per GPU"] = outcome.end.total
-    figures |= {name: outcome.start.of(keys) for name, keys in SIZES.items()}
-    for line in outcome.lines:
+    figures: dict[str, str | float] = {"checkpoint": one.checkpoint} if one.checkpoint else {}
+    figures |= {name: short_number(number) for name, number in one.numbers.items() if number}
+    sizes: dict[str, tuple[str, ...]] = {label: (key,) for key, (label, *_rest) in COMPONENTS.items()}
+    sizes |= {"model states": STATE_COMPONENTS, TOTAL: tuple(COMPONENTS)}
+    figures |= {"per GPU": one.end.total, **{name: one.start.of(keys) for name, keys in sizes.items()}}
+    for line in one.lines:
         for step in (line.step.name, line.step.label) if line.step else ():
-            figures[f"saved by {step}"] = -line.change
-            figures[f"after {step}"] = line.now.total
-            figures |= {f"{name} after {step}": line.now.of(keys) for name, keys in SIZES.items()}
+            figures |= {f"saved by {step}": abs(line.change), f"after {step}": line.now.total}
+            figures |= {f"{name} after {step}": line.now.of(keys) for name, keys in sizes.items()}
     return figures

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from .analysis import COMPONENTS, PER_GPU, Outcome, analyse, assumptions_of, judge
-from .charts import formula_list, waterfall
+from .analysis import NUMBERS, PER_GPU, POWERS, Outcome, analyse, assumption_texts, verdict
+from .charts import formula, formula_list, waterfall
 from .diagnostics import NoAnswerError, did_you_mean
 from .directive import ABOUT_TABLE, Option, VerlDirective, choices
 from .domain import ESTIMATOR, LABEL, link
-from .i18n import N_, _, plural
+from .i18n import N_, _
 from .nodes import (
     Cell,
+    between_commas,
     bold,
     code_block,
     column_table,
-    in_a_row,
-    legend,
     listed,
     marks,
     notes_title,
@@ -31,15 +30,14 @@ from .nodes import (
 from .printed import LAUNCHER, nested_yaml, overrides
 from .records import fold
 from .registries import LIMITS, REQUIREMENTS, TOTAL
-from .selection import as_text, each_once, phrases, whole_number, words
-from .units import GB, gb, gb_number, share, short_number, signed
+from .selection import as_text, each_once, whole_number, words
+from .units import GB, MIB, gb, gb_number, share, short_number, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from .registries import Remark
+    from .registries import Requirement
 
-CONFIG_CLASS = "verl-config"
 WITHOUT_REMARKS = Option("no-remarks", "Leave out the remarks about differences from verl.")
 
 
@@ -48,7 +46,7 @@ def _up_to(name: str, meaning: str, default: str) -> Option:
 
 
 #: Options of every table of the analysis; the first three have the names in ``LIMITS``.
-NUMBERS = (
+NUMBER_OPTIONS = (
     _up_to("gpus", "Number of GPUs.", "as recorded for the model, otherwise :verl:memory:`GPUs`"),
     _up_to("batch-size", "Sequences at a time.", ":verl:memory:`batch size`"),
     _up_to("sequence-length", "Tokens per sequence.", ":verl:memory:`sequence length`"),
@@ -60,7 +58,7 @@ NUMBERS = (
 class AnalysisDirective(VerlDirective):
     """A directive with content from the analysis, and the remarks that its marks refer to."""
 
-    reads = ("analysis", "config_keys")
+    reads: tuple[str, ...] = ("analysis", "config_keys")
 
     def content_above_remarks(self) -> list[nodes.Node]:
         """Return the content; ``marks`` numbers the remarks that it refers to."""
@@ -71,28 +69,26 @@ class AnalysisDirective(VerlDirective):
         #: The numbers of the remarks on the page so far.
         self.numbers: dict[str, int] = self.env.temp_data.setdefault("verl_remarks", {})  # type: ignore[assignment, unused-ignore]
         listed_before = len(self.numbers)
-        content, analysis = self.content_above_remarks(), self.data.analysis
-        new = [analysis.remarks[name] for name in [*self.numbers][listed_before:]]
+        content = self.content_above_remarks()
+        new = [*self.numbers][listed_before:]
         if not new:
             return content
-        title = _("Where verl works differently, as of {date}:").format(date=analysis.verl.date.isoformat())
+        date = self.data.analysis.verl.date.isoformat()
+        title = _("Where verl works differently, as of {date}:").format(date=date)
         more = _("The estimator computes what verl really does, phase by phase.")
         about_estimator = link(self.env, LABEL, ESTIMATOR, more)
         notes = numbered_notes(*map(self._remark, new), start=listed_before + 1)
         return [*content, notes_title(title), notes, notes_title(about_estimator)]
 
-    def _remark(self, remark: Remark) -> nodes.paragraph:
-        sources: list[nodes.Node] = []
+    def _remark(self, name: str) -> nodes.paragraph:
+        remark, verl, links = self.data.analysis.remarks[name], self.data.analysis.verl, []
         for source in remark.sources:
-            name, address = source.text, source.url
-            if source.path:
-                name, ref = source.path.rsplit("/", 1)[-1], self.data.analysis.verl.ref
-                address = self.domain.links.file(ref, source.path, source.lines)
-            reference = nodes.reference("", name or "", refuri=address)
-            sources += [nodes.Text(", " if sources else " ("), reference]
-        target = nodes.target("", "", ids=[f"verl-remark-{remark.name}"])
-        text = [nodes.Text(one_line(remark.text)), *sources, nodes.Text(")")]
-        return nodes.paragraph("", "", target, *text, translatable=0)
+            path, file = source.path or "", self.domain.links.file
+            address = file(verl.ref, path, source.lines) if path else source.url
+            links.append(nodes.reference("", source.text or path.rsplit("/", 1)[-1], refuri=address))
+        target = nodes.target("", "", ids=[f"verl-remark-{name}"])
+        text = nodes.Text(f"{one_line(remark.text)} (")
+        return recorded("", target, text, *between_commas(links), nodes.Text(")"))
 
     def marks(self, subject: str) -> list[nodes.Node]:
         """Return the marks of the remarks about a subject; remarks that are new on the page get a number."""
@@ -103,19 +99,14 @@ class AnalysisDirective(VerlDirective):
                 found.append((f"[{count}]", f"verl-remark-{name}"))
         return marks(*found)
 
+    def marked(self, text: str, subject: str) -> Cell:
+        """Make a cell with the marks of the remarks about its subject."""
+        return Cell.of(text, self.marks(subject))
+
     def outcome(self, name: str) -> Outcome:
         """Return the analysis of a model with the numbers and steps in the options."""
-        return analyse(self.data.analysis, name, *map(self.values.get, (*LIMITS, "steps")))
-
-    def asked(self) -> list[str]:
-        """Return the names in the argument."""
-        text = self.arguments[0] if self.arguments else ""
-        return phrases(text) if "," in text else text.split()
-
-    def own_models(self) -> list[str]:
-        """Return the models with figures from the analysis itself, not from a checkpoint."""
-        specifications = self.data.analysis.specifications.items()
-        return [name for name, specification in specifications if specification.model is None]
+        given = {option: self.values[option] for option in LIMITS if option in self.given}
+        return analyse(self.data.analysis, name, given, self.values.get("steps"))
 
 
 def entry_of(entries: Mapping[str, Any], section: str, name: str) -> Any:
@@ -142,92 +133,68 @@ class VerlMemory(AnalysisDirective):
 
     directive = "verl-memory"
     takes = (
-        Option(
-            "steps", "Optimisations, in order.", "names, separated by commas, or ``none``", "all", read_steps
-        ),
+        Option("steps", "Optimisations, in order.", "names with commas, or ``none``", "all", read_steps),
         choices("Parts, in order; a chart needs the table.", ("specification", "formulas", "chart", "table")),
-        *NUMBERS,
+        *NUMBER_OPTIONS,
     )
 
     def content_above_remarks(self) -> list[nodes.Node]:
         """Return the requested pieces in the given order."""
         one = self.outcome(one_line(self.arguments[0]))
-        name, batch, length = one.shape.name, one.batch_size, one.sequence_length
-        caption = plural(
-            "{model}: memory for {batch} sequence of {length} tokens",
-            "{model}: memory for {batch} sequences of {length} tokens",
-            batch,
-        ).format(model=name, batch=batch, length=length)
-        if any(line.step and line.step.divide_by == "gpus" for line in one.steps):
-            on_gpus = plural("{caption} on {count} GPU", "{caption} on {count} GPUs", one.gpus)
-            caption = on_gpus.format(caption=caption, count=one.gpus)
+        numbers = {name.replace("-", "_"): short_number(number) for name, number in one.numbers.items()}
+        caption = _(
+            "{model}: memory, batch size {batch_size}, sequence length {sequence_length}, GPUs {gpus}"
+        )
+        caption = caption.format(model=one.name, **numbers)
         makers: dict[str, Callable[[], nodes.Node]] = {
             "specification": lambda: self._specification(one),
             "formulas": lambda: self._formulas(one),
-            "chart": lambda: self.chart(waterfall(one.lines, caption), name),
+            "chart": lambda: self.chart(waterfall(one.lines, caption), one.name),
             "table": lambda: self.table(self._waterfall(one), caption),
         }
         return [makers[piece]() for piece in self.values["show"]]
 
     def _specification(self, one: Outcome) -> nodes.table:
-        """Return a table with one row per quantity, including those that no formula uses."""
-        shape, show, unused = one.shape, short_number, _("not used by any formula")
-        origin = _("of {checkpoint}").format(checkpoint=shape.checkpoint) if shape.checkpoint else ""
-        ffn = show(shape.ffn_dimension) if shape.ffn_dimension else _("no dense layer")
-        heads = show(shape.attention_heads) if shape.attention_heads else _("not recorded")
-        facts = (
-            (_("Parameters"), show(shape.parameters), origin, ""),
-            (_("Hidden size"), show(shape.hidden_size), "", ""),
-            (_("Layers"), show(shape.layers), "", ""),
-            (_("FFN dimension"), ffn, unused, ""),
-            (_("Attention heads"), heads, unused, ""),
-            (_("Vocabulary"), show(shape.vocabulary_size), unused, "vocabulary-size"),
-            (_("Sequences"), show(one.batch_size), _("on every GPU"), "batch-size"),
-            (_("Tokens per sequence"), show(one.sequence_length), "", "sequence-length"),
-            (_("GPUs"), show(one.gpus), "", "gpus"),
-        )
-        rows = [
-            [Cell.of(name, self.marks(subject)), Cell.number(value), Cell.of(remark)]
-            for name, value, remark, subject in facts
-        ]
-        inside = table_group([_("Quantity"), _("Value"), _("Remark")], rows)
-        return self.table(inside, _("{model}: the model").format(model=shape.name), with_options=False)
+        """Return a table with one row per number, including those that no formula uses."""
+        rows = column_table(one.numbers.items(), [
+            (_("Quantity"), lambda row: self.marked(_(NUMBERS[row[0]]), row[0])),
+            (_("Value"), lambda row: Cell.number(short_number(row[1]) if row[1] else "")),
+        ])  # fmt: skip
+        model = one.name if one.checkpoint in {"", one.name} else f"{one.name} ({one.checkpoint})"
+        return self.table(rows, _("{model}: the model").format(model=model), with_options=False)
 
     def _formulas(self, one: Outcome) -> nodes.definition_list:
         """Return the formulas of each component, of the total and of each step."""
         items = []
         for line in (line for line in one.lines if line.subject != PER_GPU):
-            several = len(line.parts) > 1
-            found = [(_(part.label) if several else "", part.equation(gb)) for part in line.parts]
+            found = [recorded(line.step.text)] if line.step else []
+            form = _("{title}: {text}") if len(line.parts) > 1 else "{text}"
+            found += [
+                formula(form.format(title=_(part.label), text=part.equation(gb))) for part in line.parts
+            ]
             if line.step or not line.parts:  # with enough digits to add them up
                 total = line.now.equation(lambda size: f"{size / GB:,.3f}".rstrip("0").rstrip("."), gb)
-                found.append(("", total))
+                found.append(formula(total))
             # The marks are in the table if there is one.
             after = [] if "table" in self.values["show"] else self.marks(line.subject)
-            items.append((line.label, found, after, line.step.text if line.step else ""))
+            items.append((nodes.term("", line.label, *after), found))
         return formula_list(items)
 
     def _waterfall(self, one: Outcome) -> nodes.tgroup:
         """Return the rows of the lines, with running totals and the effect of each step."""
         rows, whole = [], one.start.total or 1.0
         for line in one.lines:
-            if line.step and line.change:
-                first, *others = (COMPONENTS[part.key] for part in line.parts)
+            effect = ""
+            if line.step:
                 after = line.now.of([part.key for part in line.parts])
-                names = listed([_(first[0]), *(_(inside) for _name, inside, _use in others)])
-                before = gb_number(after - line.change)
+                names, before = listed(_(part.label) for part in line.parts), gb_number(after - line.change)
                 effect = _("{parts}: {before} → {after}").format(parts=names, before=before, after=gb(after))
-            elif line.step:
-                effect = _("no change")
             elif line.parts:
                 effect = _("{share} of the total").format(share=share(line.change / whole))
             elif line.subject == PER_GPU:
-                effect = _("{share} saved in total").format(share=share(-line.change / whole))
-            else:
-                effect = _("everything on one GPU")
-            change = signed(line.change, gb_number) if line.change else ""
-            cells = [Cell.of(line.label, self.marks(line.subject)), Cell.number(change)]
-            cells.append(Cell.number(gb_number(line.now.total)))
+                effect = _("{share} saved in total").format(share=share(abs(line.change) / whole))
+            change = Cell.number(signed(line.change, gb_number) if line.change else "")
+            cells = [self.marked(line.label, line.subject), change, Cell.number(gb_number(line.now.total))]
             rows.append([*(cells if line.parts else bold(cells)), Cell.of(effect)])
         headings = [_("Part or step"), _("Change (GB)"), _("Running total (GB)"), _("Share or effect")]
         return table_group(headings, rows)
@@ -237,27 +204,22 @@ class VerlMemorySummary(AnalysisDirective):
     """A table with one model a row: its total, and the memory of a GPU after each step."""
 
     directive = "verl-memory-summary"
-    takes = NUMBERS
+    takes = NUMBER_OPTIONS
 
     def content_above_remarks(self) -> list[nodes.Node]:
         """Return the table."""
-        rows: list[list[Cell]] = []
-        outcomes = [self.outcome(name) for name in self.asked() or self.own_models()]
-        for one in outcomes:
-            totals = [one.start.total, *(line.now.total for line in one.steps)]
+        specifications, rows = self.data.analysis.specifications, list[list[Cell]]()
+        own = [name for name, entry in specifications.items() if entry.model is None]
+        for one in map(self.outcome, words(" ".join(self.arguments)) or own):
+            totals = [one.start.total, *(line.now.total for line in one.lines if line.step)]
             saved = share((one.start.total - one.end.total) / (one.start.total or 1.0))
-            numbers = [short_number(one.gpus), *map(gb_number, totals), saved]
-            rows.append([Cell.of(one.shape.name), *map(Cell.number, numbers)])
-        headings = [Cell.of(_("Model")), Cell.of(_("GPUs"))]
-        headings.append(Cell.of(_("All on one GPU (GB)"), self.marks(TOTAL)))
+            numbers = [short_number(one.numbers["gpus"]), *map(gb_number, totals), saved]
+            rows.append([Cell.of(one.name), *map(Cell.number, numbers)])
+        headings = [Cell.of(_("Model")), Cell.of(_("GPUs")), self.marked(_("All on one GPU (GB)"), TOTAL)]
         for name, step in self.data.analysis.steps.items():
-            headings.append(Cell.of(_("then {step} (GB)").format(step=step.label), self.marks(name)))
-        inside = table_group([*headings, Cell.of(_("Saved"))], rows)
-        content: list[nodes.Node] = [self.table(inside, _("GB per GPU, step by step"))]
-        if len({one.gpus for one in outcomes}) > 1:
-            text = _("The models use different numbers of GPUs, so the rows are not directly comparable.")
-            content.append(legend(text))
-        return content
+            headings.append(self.marked(_("then {step} (GB)").format(step=step.label), name))
+        headings.append(Cell.of(_("Saved")))
+        return [self.table(table_group(headings, rows), _("GB per GPU, step by step"))]
 
 
 #: The names of the requirement lists.
@@ -268,42 +230,36 @@ class VerlRequirements(AnalysisDirective):
     """A table of verdicts for each model."""
 
     directive = "verl-requirements"
+    reads = (*AnalysisDirective.reads, "gpus")
     takes = (WITHOUT_REMARKS,)
 
     def content_above_remarks(self) -> list[nodes.Node]:
-        """Return a legend, and a table with one row per claim and GPU for each model."""
-        analysis = self.data.analysis
-        text = _(
-            "The limit is {share} % of the GPU's memory. By the chain, a GPU after all steps must stay below "
-            "the limit. By the pool, the total before any step is divided by the limit, as if every part "
-            "could be shared. Both columns show the smallest power of two; the verdict uses the chain. The "
-            "last column lists the ways that give the claimed number."
-        )
-        limit = short_number(assumptions_of(analysis).memory_limit * 100)
-        content: list[nodes.Node] = [legend(text.format(share=limit))]
-        entries = analysis.requirements
-        found = [entry_of(entries, "requirements", name) for name in self.asked() or entries]
-        first = (_("List"), _("Printed claim"), _("GPU"), _("Limit (GB)"))
-        last = (_("GPUs by the chain"), _("GPUs by the pool"), _("Verdict"), _("Same number from"))
-        for name, claims in [(entry.name, judge(analysis, entry)) for entry in found]:
-            rows = []
-            for item in claims:
-                gpu, verdict = item.gpu, _(item.judgement)
-                for unknown in item.claim.unknown:
-                    gpu = _("{gpu}; there is no {unknown}").format(gpu=gpu, unknown=unknown)
-                if item.gpus:
-                    verdict = _(item.reason).format(verdict=verdict, gpus=item.gpus, size=gb(item.size))
-                counts = (short_number(count) if count else _("none") for count in (item.chain, item.pooled))
-                numbers = (gb_number(item.limit), gb_number(item.per_gpu), *counts)
-                cells = [Cell.of(_(_LEVELS[item.claim.level])), Cell.of(item.claim.text), Cell.of(gpu)]
-                cells += map(Cell.number, numbers)
-                cells.append(Cell([(verdict, None)], strong=item.judgement in {"too few", "never fits"}))
-                rows.append([*cells, Cell.of(listed(map(_, item.same)) or _("none of these"))])
-            marked = Cell.of(_("Per GPU (GB)"), self.marks(REQUIREMENTS))
-            inside = table_group([*first, marked, *last], rows)
-            caption = _("{model}: how many GPUs").format(model=name)
-            content.append(self.table(inside, caption, with_options=False))
+        """Return a table with one row per claim and GPU for each model."""
+        analysis, content = self.data.analysis, list[nodes.Node]()
+        limit = _("{share} of the GPU (GB)").format(share=assumption_texts(analysis)["memory_limit"])
+        for name in words(" ".join(self.arguments)) or analysis.requirements:
+            entry = entry_of(analysis.requirements, "requirements", name)
+            per_gpu = self.marked(_("Per GPU (GB)"), REQUIREMENTS)
+            headings = (_("List"), _("Claim"), _("GPU"), limit, per_gpu, _("GPUs needed"), _("Verdict"))
+            caption = _("{model}: how many GPUs").format(model=entry.name)
+            rows = table_group(headings, self._rows(entry))
+            content.append(self.table(rows, caption, with_options=False))
         return content
+
+    def _rows(self, requirement: Requirement) -> Iterator[list[Cell]]:
+        """Yield a row for each claim about a model and each GPU in it."""
+        analysis, claims = self.data.analysis, requirement.claims
+        counts = (*POWERS, *(claim.count for claim in claims))
+        sizes = {count: analyse(analysis, requirement.name, {"gpus": count}).end.total for count in counts}
+        for claim in claims:
+            for gpu in filter(None, map(analysis.gpus.get, claim.gpus)):  # without GPUs that have errors
+                limit, size = analysis.assumptions.memory_limit * gpu.memory_mib * MIB, sizes[claim.count]
+                enough, text = verdict(sizes, claim.count, limit)
+                names = [gpu.name, *(_("there is no {gpu}").format(gpu=unknown) for unknown in claim.unknown)]
+                texts = (_(_LEVELS[claim.level]), claim.text, "; ".join(names))
+                needed = short_number(enough) if enough else _("none")
+                numbers = map(Cell.number, (gb_number(limit), gb_number(size), needed))
+                yield [*map(Cell.of, texts), *numbers, Cell([(text, None)], strong=size >= limit)]
 
 
 class VerlConfigAdvice(AnalysisDirective):
@@ -316,15 +272,14 @@ class VerlConfigAdvice(AnalysisDirective):
         """Return the requested pieces in the given order."""
         configurations, unknown = self.data.analysis.configurations, _("unknown")
         if not self.arguments:
-            message = f"name a model: {', '.join(configurations)}"
-            raise NoAnswerError.because(message, code="unknown_size")
+            raise NoAnswerError.because(f"name a model: {', '.join(configurations)}", code="unknown_size")
         record = entry_of(configurations, "configurations", self.arguments[0].strip())
         keys = {name: self.data.config_keys.get(name) for name in record.settings}
         new = {name for name, key in keys.items() if key and not key.in_yaml}
         command = " \\\n    ".join([LAUNCHER, *overrides(record.settings, new)])
         made: dict[str, nodes.Node] = {
-            "yaml": code_block(nested_yaml(record.settings), "yaml", CONFIG_CLASS),
-            "command-line": code_block(command, "bash", CONFIG_CLASS),
+            "yaml": code_block(nested_yaml(record.settings), "yaml", self.directive),
+            "command-line": code_block(command, "bash", self.directive),
         }
         if "table" in self.values["show"]:
             rows = column_table(keys.items(), [
@@ -337,25 +292,22 @@ class VerlConfigAdvice(AnalysisDirective):
         return [made[piece] for piece in self.values["show"]]
 
 
-#: The assumptions: the subject of remarks and the field, the name, and the text.
+#: The assumptions: the subject of remarks, the name, and the text with fields of ``Assumptions``.
 _ASSUMED = (
-    ("parameters", "parameter_bytes", N_("Parameters"), N_("{size} bytes each ({precision})")),
-    ("gradients", "gradient_bytes", N_("Gradients"), N_("{size} bytes each ({precision})")),
-    ("optimizer", "optimizer_bytes", N_("Optimizer states ({optimizer})"),
-     N_("{moments} moments of {size} bytes per parameter")),
-    ("activations", "activation_bytes", N_("Activations, without checkpointing"),
-     N_("{size} bytes per token, layer and hidden unit ({precision})")),
-    ("kv-cache", "kv_cache_bytes", N_("KV cache, for the rollout"),
-     N_("a key and a value of {size} bytes per token, layer and hidden unit ({precision})")),
-    ("overhead", "overhead_gb", N_("System overhead"),
-     N_("{size} per GPU for the CUDA context and libraries")),
-    ("vocabulary-size", "vocabulary_size", N_("Vocabulary"), N_("{number} entries")),
-    ("sequence-length", "sequence_length", N_("Sequence length"), N_("{number} tokens")),
-    ("batch-size", "batch_size", N_("Batch size"), N_("{number} sequences")),
-    ("ffn-ratio", "ffn_ratio", N_("FFN dimension"), N_("{number} × hidden size")),
-    ("memory-limit", "memory_limit", N_("Memory to use"), N_("below {share} % of a GPU")),
-    ("gpus", "gpus", N_("GPUs"), N_("{number}, unless the model has another number")),
-)  # fmt: skip
+    ("", N_("Number format"), "{precision}"),
+    ("parameters", N_("Parameters"), N_("{parameter_bytes} bytes each")),
+    ("gradients", N_("Gradients"), N_("{gradient_bytes} bytes each")),
+    ("optimizer", N_("Optimizer states"), N_("{optimizer_moments} × {optimizer_bytes} bytes ({optimizer})")),
+    ("activations", N_("Activations"), N_("{activation_bytes} bytes per token, layer and hidden unit")),
+    ("kv-cache", N_("KV cache"), N_("2 × {kv_cache_bytes} bytes per token, layer and hidden unit")),
+    ("overhead", N_("System overhead"), N_("{system_overhead} per GPU for the CUDA context and libraries")),
+    ("vocabulary-size", N_("Vocabulary"), N_("{vocabulary_size} entries")),
+    ("sequence-length", N_("Sequence length"), N_("{sequence_length} tokens")),
+    ("batch-size", N_("Batch size"), N_("{batch_size} sequences")),
+    ("ffn-ratio", N_("FFN dimension"), N_("{ffn_ratio} × hidden size")),
+    ("memory-limit", N_("Memory to use"), N_("below {memory_limit} of a GPU")),
+    ("gpus", N_("GPUs"), N_("{gpus}, unless the model has another number")),
+)
 
 
 class VerlAnalysis(AnalysisDirective):
@@ -366,60 +318,37 @@ class VerlAnalysis(AnalysisDirective):
 
     def content_above_remarks(self) -> list[nodes.Node]:
         """Return the part in the argument."""
-        parts = {
-            "assumptions": (_("Assumptions"), self._assumptions),
-            "priorities": (_("What to switch on first"), self._priorities),
-            "trade-offs": (_("Memory against speed"), self._trade_offs),
-            "monitoring": (_("What to watch"), self._metrics),
-        }
+        analysis, texts = self.data.analysis, assumption_texts(self.data.analysis)
+        limit = _("Below {share} of the GPU's memory.").format(share=texts["memory_limit"])
+        labels = {name: step.label for name, step in analysis.steps.items()}
+        parts: dict[str, tuple[str, Iterable[Any], list[tuple[str, Callable[[Any], Cell | str]]]]] = {
+            "assumptions": (_("Assumptions"), _ASSUMED, [
+                (_("Assumption"), lambda item: self.marked(_(item[1]), item[0])),
+                (_("Value"), lambda item: _(item[2]).format_map(texts)),
+            ]),
+            "priorities": (_("What to switch on first"), analysis.priorities.values(), [
+                (_("Priority"), lambda item: item.advice),
+                (_("Step"), lambda item: self.marked(labels.get(item.name, item.name), item.name)),
+                (_("Why"), lambda item: one_line(item.reason)),
+                (_("Keys"), lambda item: Cell.path(*item.keys)),
+            ]),
+            "trade-offs": (_("Memory against speed"), analysis.trade_offs.values(), [
+                (_("Change"), lambda item: self.marked(item.change, item.name)),
+                (_("Reduces"), lambda item: item.gain),
+                (_("Costs"), lambda item: item.cost),
+            ]),
+            "monitoring": (_("What to watch"), analysis.metrics.values(), [
+                (_("Metric"), lambda item: self.marked(item.label, item.name)),
+                (_("What to look for"), lambda item: f"{limit} {item.text}" if item.limited else item.text),
+            ]),
+        }  # fmt: skip
         name = self.arguments[0].strip().lower() if self.arguments else ""
         if name not in parts:
             message = f"unknown part {name!r}" if name else "name a part"
             raise NoAnswerError.because(message, did_you_mean(name, parts))
         content: list[nodes.Node] = []
-        for item in self.data.analysis.commands.values() if name == "monitoring" else ():
+        for item in analysis.commands.values() if name == "monitoring" else ():
             content.append(recorded(item.purpose, *self.marks(item.name)))
-            content.append(code_block(item.command, "bash", CONFIG_CLASS))
-        caption, rows = parts[name]
-        return [*content, self.table(rows(), caption)]
-
-    def _assumptions(self) -> nodes.tgroup:
-        assumed = assumptions_of(self.data.analysis)
-        shown = {name: value if isinstance(value, str) else short_number(value) for name, value in assumed}
-        shown["overhead_gb"] = gb(assumed.overhead_gb * GB)
-        shown["memory_limit"] = short_number(assumed.memory_limit * 100)
-        shown["moments"] = shown["optimizer_moments"]
-        rows = []
-        for subject, field, name, text in _ASSUMED:
-            name = _(name).format(optimizer=assumed.optimizer)
-            value = _(text).format_map({**shown, **dict.fromkeys(("size", "number", "share"), shown[field])})
-            rows.append([Cell.of(name, self.marks(subject)), Cell.of(value)])
-        return table_group([_("Assumption"), _("Value")], rows)
-
-    def _priorities(self) -> nodes.tgroup:
-        known, outcomes = self.data.analysis.steps, [self.outcome(name) for name in self.own_models()]
-        headings = [_("Saves by the rule, {model} (GB)").format(model=one.shape.name) for one in outcomes]
-        changes = [{line.subject: gb_number(-line.change) for line in one.steps} for one in outcomes]
-        rows = []
-        for count, item in enumerate(self.data.analysis.priorities.values(), 1):
-            label = known[item.name].label if item.name in known else item.name
-            saved = (Cell.number(change.get(item.name, "")) for change in changes)
-            cells = [Cell.of(f"{count}. {item.advice}"), Cell.of(label, self.marks(item.name))]
-            rows.append([*cells, Cell.of(one_line(item.reason)), *saved, Cell.path(*item.keys)])
-        return table_group([_("Priority"), _("Step"), _("Why"), *headings, _("Keys")], rows)
-
-    def _trade_offs(self) -> nodes.tgroup:
-        return column_table(self.data.analysis.trade_offs.values(), [
-            (_("Change"), lambda item: Cell.of(item.change, self.marks(item.name))),
-            (_("Reduces"), lambda item: item.gain),
-            (_("Costs"), lambda item: item.cost),
-        ])  # fmt: skip
-
-    def _metrics(self) -> nodes.tgroup:
-        shared = short_number(assumptions_of(self.data.analysis).memory_limit * 100)
-        limit = _("Below {share} % of the GPU's memory.").format(share=shared)
-        rows = []
-        for item in self.data.analysis.metrics.values():
-            text = in_a_row(limit, item.text) if item.limited else item.text
-            rows.append([Cell.of(item.label, self.marks(item.name)), Cell.of(one_line(text))])
-        return table_group([_("Metric"), _("What to look for")], rows)
+            content.append(code_block(item.command, "bash", VerlConfigAdvice.directive))
+        caption, items, columns = parts[name]
+        return [*content, self.table(column_table(items, columns), caption)]

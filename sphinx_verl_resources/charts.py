@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from .i18n import _
-from .nodes import recorded, titled
+from .nodes import recorded
 from .units import gb
 
 if TYPE_CHECKING:
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
     from .analysis import Line
 
-CHART_CLASS = "verl-chart"
-FORMULA_CLASS, FORMULAS_CLASS = "verl-formula", "verl-formulas"
-#: Units of the drawing. A unit is 0.86 to 1.13 pixels, so that text has 12 to 16.
-WIDTH, FONT = 360, 14
-#: Height of a line of text, and of a bar.
-LINE, BAR = 18, 16
+#: The width of a drawing, the size of its text and the height of a bar, in its own units. A unit is 0.86 to
+#: 1.13 pixels, so that text has 12 to 16.
+WIDTH, FONT, BAR = 360, 14, 16
 #: Placeholder for the name of a drawing in its parts; no text contains this character.
 NAME = "\0"
 
@@ -58,7 +55,7 @@ class Drawing:
             f'<desc id="{name}--desc">{escape(self.description)}</desc>'
             f"{''.join(self.parts).replace(NAME, name)}</svg>"
         )
-        return nodes.raw("", svg, format="html", ids=[name], classes=[CHART_CLASS])
+        return nodes.raw("", svg, format="html", ids=[name], classes=["verl-chart"])
 
 
 def short(number: float) -> str:
@@ -74,70 +71,46 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", bold: bool 
     return f'<text{at} y="{short(y)}"{aligned}{weight}>{escape(content, quote=False)}</text>'
 
 
-def bar(start: float, end: float, y: float) -> str:
-    """Return a bar as path data, at least one unit long; ``thick`` sets its width."""
-    left = round(start)
-    return f"M{left} {short(y + BAR / 2)}h{max(round(end) - left, 1)}"
-
-
-def path(d: Sequence[str] | str, attributes: str) -> str:
-    """Write one element for many shapes; nothing if there are none."""
-    return f'<path {attributes} d="{"".join(d)}"/>' if d else ""
-
-
-def thick(colour: str) -> str:
-    """Return the attributes that paint bars."""
-    return f'stroke-width="{BAR}" stroke="{colour}"'
-
-
 #: Units for labels and for values of a waterfall, the letters of a label, and the height of a line.
 _LABELS, _VALUES, _LETTERS, _STEP = 178, 74, 24, BAR + 7
-_SUM = f'{thick("currentColor")} stroke-opacity="0.6"'
 
 
 def waterfall(lines: Sequence[Line], title: str) -> Drawing:
     """Draw the analysis of a model, with the numbers of its table: label, bar and value on each line."""
     scale = (WIDTH - _LABELS - _VALUES) / (max(line.now.total for line in lines) or 1)
-    shapes, labels, values, sizes = "", "", "", []
+    parts, sizes = list[str](), list[str]()
     for index, line in enumerate(lines):
-        total, y = line.now.total, index * _STEP
-        start, end = sorted((total - line.change if line.parts else 0.0, total))
-        paint = f'{_SUM} stroke-dasharray="2 3"' if line.step else _SUM
-        if line.parts and not line.step:
-            paint = thick(line.parts[0].category.colour)
-        shapes += path(bar(_LABELS + start * scale, _LABELS + end * scale, y + 1), paint)
-        size, label = gb(line.change if line.parts else total), line.label
+        total, y, is_sum = line.now.total, index * _STEP, not line.parts
+        start, end = sorted((0.0 if is_sum else total - line.change, total))
+        paint = 'fill-opacity="0.6"'
+        if line.step:
+            paint = 'fill="none" stroke="currentColor" stroke-dasharray="2 3"'
+        elif line.parts:
+            paint = f'fill="{line.parts[0].category.colour}"'
+        x, width = short(_LABELS + start * scale), short(max((end - start) * scale, 1))
+        size, label = gb(total if is_sum else line.change), line.label
         shown = label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…"
-        labels += text(0, y + FONT, shown, bold=not line.parts)
-        values += text(0, y + FONT, size, bold=not line.parts)
+        parts += [
+            text(0, y + FONT, shown, bold=is_sum),
+            f'<rect x="{x}" y="{y + 1}" width="{width}" height="{BAR}" {paint}/>',
+            text(WIDTH, y + FONT, size, anchor="end", bold=is_sum),
+        ]
         sizes.append(_("{part} {size}").format(part=label, size=size))
-    parts = [shapes, labels, at_right(values)]
     return Drawing(title, _("; ").join(sizes), len(lines) * _STEP, parts)
-
-
-def at_right(texts: str) -> str:
-    """Align texts, which have no place across, at the right edge."""
-    return f'<g transform="translate({WIDTH})" text-anchor="end">{texts}</g>'
 
 
 # -- formulas
 
 
-def formula_list(
-    items: Iterable[tuple[str, Sequence[tuple[str, str]], Sequence[nodes.Node], str]],
-) -> nodes.definition_list:
-    """Make a list of formulas.
+def formula(content: str) -> nodes.paragraph:
+    """Make a paragraph with a formula."""
+    return recorded("", nodes.inline("", content, classes=["verl-formula"]))
 
-    Args:
-        items: for each item its term, pairs of a title, which may be empty, and a formula, nodes after the
-            term, and a recorded sentence about the term, which may be empty.
-    """
+
+def formula_list(items: Iterable[tuple[nodes.term, Sequence[nodes.paragraph]]]) -> nodes.definition_list:
+    """Make a list of terms, each with paragraphs such as formulas."""
     # "simple" keeps sphinx_rtd_theme from styling the terms as signatures.
-    found = nodes.definition_list(classes=[FORMULAS_CLASS, "simple"])
-    for term, formulas, after, sentence in items:
-        definition = nodes.definition("", *([recorded(sentence)] if sentence else []))
-        for title, formula in formulas:
-            inline = nodes.inline("", formula, classes=[FORMULA_CLASS])
-            definition += recorded("", *(titled(title, [inline]) if title else [inline]))
-        found += nodes.definition_list_item("", nodes.term("", term, *after), definition)
+    found = nodes.definition_list(classes=["verl-formulas", "simple"])
+    for term, paragraphs in items:
+        found += nodes.definition_list_item("", term, nodes.definition("", *paragraphs))
     return found

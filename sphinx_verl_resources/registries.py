@@ -606,6 +606,8 @@ class Analysis(AnalysisFile):
         config_keys: the keys of verl's configuration.
     """
 
+    assumptions: Assumptions  # the package's file has both
+    verl: VerlState
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
     config_keys: Registry[ConfigKey]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from docutils.utils import column_width
 
-from ..charts import BAR, FONT, LINE, NAME, WIDTH, Drawing, at_right, bar, path, short, text, thick
+from ..charts import BAR, FONT, NAME, WIDTH, Drawing, short, text
 from ..i18n import N_, _
 from ..units import GIB, Category, gib, gib_number, short_number
 
@@ -39,6 +39,8 @@ LETTERS: Mapping[Category, tuple[str, str]] = {
     Category.ROLLOUT_ENGINE: ("R", "#fff"),
     Category.RUNTIME_OVERHEAD: ("X", "#000"),
 }
+#: The height of a line of text.
+LINE = 18
 #: The space between pieces of a bar.
 GAP = 2
 #: Widths of characters in parts of the font size, rounded up: wide ones, capitals, narrow ones, others.
@@ -266,17 +268,33 @@ def _description(estimate: Estimate, measured: Measured | None) -> str:
 # -- shapes
 
 
+def bar(start: float, end: float, y: float) -> str:
+    """Return a bar as path data, at least one unit long; ``thick`` sets its width."""
+    left = round(start)
+    return f"M{left} {short(y + BAR / 2)}h{max(round(end) - left, 1)}"
+
+
+def path(d: Sequence[str] | str, attributes: str) -> str:
+    """Write one element for many shapes; nothing if there are none."""
+    return f'<path {attributes} d="{"".join(d)}"/>' if d else ""
+
+
+def thick(colour: str) -> str:
+    """Return the attributes that paint bars."""
+    return f'stroke-width="{BAR}" stroke="{colour}"'
+
+
 def headings(lines: Iterable[tuple[float, Sequence[str], str, bool]]) -> str:
     """Write the words beside or above bars: labels on the left, values on the right.
 
     Args:
         lines: for each bar, the base of the first line, the label's lines, the value, and whether it is bold.
     """
-    left, right = "", ""
+    left, right = "", ""  # the values have no place across; their group aligns them
     for y, label, value, bold in lines:
         left += "".join(text(0, y + index * LINE, line, bold=bold) for index, line in enumerate(label))
         right += text(0, y, value, bold=bold)
-    return left + at_right(right)
+    return f'{left}<g transform="translate({WIDTH})" text-anchor="end">{right}</g>'
 
 
 class Key(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..charts import formula_list
+from ..charts import formula, formula_list
 from ..diagnostics import NoAnswerError
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.recorded import credible, estimate_run, figures
@@ -158,7 +158,7 @@ def _parts(title: str, breakdown: Breakdown) -> list[nodes.Node]:
         term = _("{part} ({evidence})").format(part=_(component.label), evidence=evidence)
         found.append((term, component.equation(gib)))
     found.append((_("Total"), breakdown.equation(lambda size: f"{size / GIB:,.2f}", gib)))
-    items = formula_list((term, [("", formula)], (), "") for term, formula in found)
+    items = formula_list((nodes.term("", term), [formula(text)]) for term, text in found)
     return [notes_title(title), items]
 
 

@@ -25,7 +25,7 @@ VERL = {
 MEMORY = (
     "58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8", "39.9", "2795", "too few",
     "never fits", "more than needed", "there is no H100 with 40 GB",
-    "batch × sequence × layers × hidden × 2 × 2 bytes = 32 × 2048 × 32 × 2560 × 4",
+    "batch size × sequence length × layers × hidden size × 2 × 2 bytes = 32 × 2048 × 32 × 2560 × 2 × 2",
 )  # fmt: skip
 
 

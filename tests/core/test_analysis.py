@@ -101,3 +101,18 @@ def test_numbers_in_formulas_give_their_results(project):
         value = eval(numbers.replace(",", "").replace("×", "*").replace("÷", "/"))
         shown = float(result.replace(",", ""))
         assert math.isclose(value if "+" in numbers else value / 1e9, shown, abs_tol=0.06), numbers
+
+
+def test_every_printed_minimum_would_hold_the_total(project):
+    """The smallest power of two whose GPUs together hold the total, as the page on the original figures says."""
+    models = ("3B", "8B", "32B")
+    roles = "".join(f"#. :verl:memory:`{model}, total`\n" for model in models)
+    build = project.page(f"{roles}\n.. verl-requirements::\n").build()
+    totals = [float(value.get_text().split()[0]) for value in build.soup().select(".verl-value")]
+    tables = build.soup().select("table.verl-requirements")
+    for total, table in zip(totals, tables, strict=True):
+        minimum = [row for row in rows(table) if row[0] == "minimum"]
+        assert minimum
+        for _level, claim, _gpu, limit, *_rest in minimum:
+            count = int(claim.partition("×")[0])
+            assert count * float(limit) >= total > count / 2 * float(limit)

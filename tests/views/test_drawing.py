@@ -162,13 +162,25 @@ def test_texts_are_escaped(critic):
 @pytest.mark.parametrize("name", ["x" * 200, "i l " * 50, "ab_cd." * 30])
 def test_long_names_are_cut_and_told_in_full(name):
     found = check(waterfall([total(name), total("x")], name))
-    label, _other, value, _value = (item.get_text() for item in found.select("text"))
+    label, value, _label, _value = (item.get_text() for item in found.select("svg > text"))
     assert label.endswith("…")
     assert len(label) == 24
     assert width_of(label) + width_of(value) <= WIDTH
     assert name in found.desc.get_text()
-    bases = [int(item["y"]) for item in found.select("svg > text")]
-    assert bases == sorted(set(bases))
+
+
+def test_label_bar_and_value_are_on_one_line():
+    part = total("x").now.components[0]
+    lines = [Line("a", "a", 1e9, total("x").now, (part,)), total("b")]
+    found = check(waterfall(lines, "x"))
+    bars, texts = found.select("rect"), found.select("svg > text")
+    for bar, label, value in zip(bars, texts[::2], texts[1::2], strict=True):
+        assert label["y"] == value["y"]
+        assert int(bar["y"]) < int(label["y"]) < int(bar["y"]) + int(bar["height"])
+    assert int(bars[0]["y"]) + int(bars[0]["height"]) < int(bars[1]["y"])
+    assert [bar["fill"] for bar in bars if "fill" in bar.attrs] == [Category.WEIGHTS.colour]
+    assert bars[0]["width"] == bars[1]["width"]
+    assert [value.get_text() for value in texts[1::2]] == ["1.0 GB", "1.0 GB"]
 
 
 @pytest.mark.parametrize("name", ["W" * 200, "x" * 200, "权" * 200, "i l " * 50, "ab_cd." * 30])
