@@ -28,9 +28,9 @@ from .nodes import (
     recorded,
     table_group,
 )
-from .printed import LAUNCHER, nested_yaml, overrides
 from .records import fold
 from .selection import as_text, each_once, phrases, words
+from .texts import LAUNCHER, nested_yaml, overrides
 from .units import GB, gb, gb_number, share, short_number, signed
 
 if TYPE_CHECKING:

@@ -7,13 +7,12 @@ references are resolved, so that these steps need not walk through thousands of 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from sphinx import addnodes
 
-from . import __version__, domain, selection
+from . import domain, selection
 from .diagnostics import NoAnswerError, did_you_mean, printable
 from .directive import ABOUT_TABLE, Option, VerlDirective
 from .domain import GPU, LABELS, MODEL, RECORD, RUN, SIZE, Target, contribute_link
@@ -36,8 +35,8 @@ from .nodes import (
     titled_item,
 )
 from .records import PAGE_COLUMNS, WORDS, row_id, run_class, size_slug
-from .run_cells import COMPUTED, field_pieces, run_cells, run_heading, run_title, status
-from .selection import every_field
+from .selection import COMPUTED, FIELDS
+from .texts import field_pieces, run_cells, run_heading, run_title, status
 from .units import GIB, MIB, crossed, gib_number, short_number
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ OPTIONS = (
         "Fields to show, with dots for nested ones, such as ``model gpus measured.gib``; see :ref:`fields`.",
         _FIELDS,
         f"``{' '.join(PAGE_COLUMNS)}``",
-        partial(selection.columns, computed=COMPUTED),
+        selection.columns,
         PAGE_COLUMNS,
     ),
     Option(
@@ -69,7 +68,7 @@ OPTIONS = (
         "Fields to sort by; a leading ``-`` means descending order. Missing values come last.",
         _FIELDS,
         "tested runs first, MIN before RECOMMENDED, then by date added, number of GPUs and id",
-        partial(selection.sort_fields, computed=COMPUTED),
+        selection.sort_fields,
         (),
     ),
     Option("details", "Add a block for each run: its facts, remarks, estimate, and the settings to copy."),
@@ -101,17 +100,16 @@ class VerlRuns(VerlDirective):
                 filters[name] = selection.filter_values(self.data, name, words)
         if self.problems:
             return []
-        chosen = selection.RunSelection(sizes, tuple(filters.items()), self.values["sort"])
-        runs = selection.select_runs(self.data, chosen)
-        shown = selection.sizes_to_show(runs, chosen)
+        runs = selection.select_runs(self.data, sizes, filters, self.values["sort"])
+        shown = selection.sizes_to_show(runs, sizes)
         why = " has errors and is not shown; see the build log."
         boxes = [
             self.box(nodes.literal("", printable(file.shown)), nodes.Text(why))
-            for file in selection.select_broken(self.data, chosen)
+            for file in selection.select_broken(self.data, sizes)
         ]
         if "caption" not in self.given:
             return [*boxes, *self._sections(runs, shown)]
-        if not chosen.sort:
+        if not self.values["sort"]:
             runs.sort(key=lambda run: (WORDS.index(run.word), shown.index(run.size)))
         return [*boxes, *self._table(runs, listed(shown))]
 
@@ -152,7 +150,7 @@ class VerlRuns(VerlDirective):
         if not runs:
             return [self._empty(sizes)]
         columns, here = self.values["columns"], self.domain.here(RUN)
-        computed = self.domain.room("columns") if COMPUTED.keys() & {*columns} else lambda *_run: {}
+        computed = self.domain.room("columns") if COMPUTED & {*columns} else lambda *_run: {}
         rows: dict[str, list[Cell]] = {}
         blocks: dict[str, verl_details] = {}
         for run in runs:
@@ -203,7 +201,7 @@ class VerlRuns(VerlDirective):
         """Return the facts of a run, folded below status and peak."""
         settings = self.domain.settings
         items = nodes.bullet_list(classes=["verl-facts"])
-        for field in every_field().values():
+        for field in FIELDS:
             if (field.detail or field.name == "added") and field.value(run) is not None:
                 pieces = field_pieces(run, field.name, settings.links)
                 linked = (link(text, to) if to else nodes.Text(text) for text, to in pieces)
@@ -328,12 +326,9 @@ class VerlDownloads(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the list, and remember the files for the builder."""
-        from .printed import CONTENTS, download_texts
-
-        for name, text in download_texts(self.domain.room("export")(self.data, __version__)).items():
-            self.domain.note_file(name, text)
         items = nodes.bullet_list(classes=[self.directive])
-        for name, content in CONTENTS.items():
+        for name, (content, text) in self.domain.room("export")(self.data).items():
+            self.domain.note_file(name, text)
             file = domain.link(self.env, domain.FILE, name, name, [nodes.literal("", name)])
             items += nodes.list_item("", nodes.paragraph("", "", *titled(file, _(content))))
         return [items]

@@ -13,8 +13,8 @@ from ..directive import Option, numbers
 from ..domain import GPU, MODEL, page_link, row_link
 from ..i18n import N_, _
 from ..records import MOST_GPUS
-from ..run_cells import run_title
-from ..selection import names, phrases
+from ..selection import each_once, phrases
+from ..texts import run_title
 from .settings_directive import SettingsDirective
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ MOST_CELLS = 100_000
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return names(phrases(text), "name at least one, or leave the option out")
+    found = phrases(text)
+    each_once(found, str.casefold, "name at least one, or leave the option out")
+    return tuple(found)
 
 
 WHAT_IF_OPTIONS = (

@@ -24,7 +24,6 @@ from ..nodes import (
     table_group,
     titled_item,
 )
-from ..run_cells import measured_text
 from ..units import GIB, gib, gib_number
 from .answer import trust_text
 from .changes import changes_item
@@ -41,6 +40,13 @@ if TYPE_CHECKING:
 
 ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"
+#: For each counter, a measured figure with what it counts.
+_COUNTERS = {
+    "torch-max-allocated": N_("{size}: PyTorch's peak of allocated memory; compare it with verl's metric."),
+    "torch-max-reserved": N_("{size}: PyTorch's peak of reserved memory."),
+    "device": N_("{size}: memory in use on the GPU; compare it with the peak."),
+    "not-stated": N_("{size}: the source does not state how it was counted."),
+}
 _EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
 _METRIC = N_(
     "{key}: {size} ({range}). PyTorch counts this in the training process; it does not decide whether a run "
@@ -101,7 +107,8 @@ def answer(
     if shown is not None:
         items += _figures(shown)
     if measured is not None and measured.gib:
-        items += titled_item(_("Measured"), [nodes.Text(measured_text(measured))])
+        text = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
+        items += titled_item(_("Measured"), [nodes.Text(text)])
     return [first, items] if items.children else [first]
 
 
