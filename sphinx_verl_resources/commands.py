@@ -26,7 +26,7 @@ from .estimator.context import EstimatorContext
 from .git import open_repository
 from .records import PAGE_COLUMNS, SIZES, Run
 from .registries import ArchitectureFile, ConfigKeyFile, GpuFile
-from .selection import COMPUTED, FILTERS
+from .selection import FILTERS
 from .texts import FORMATS, runs_text
 from .validation import schema_text
 
@@ -331,24 +331,21 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     Examples:
       verl-resources table --size 7B
       verl-resources table --gpu H100,H800 --train fsdp --sort=-gpus,model
-      verl-resources table --format github --columns model,gpus,measured.gib,estimate.peak
+      verl-resources table --format github --columns model,gpus,measured.gib
       verl-resources table docs/data --format list-table --output runs.rst   # a table to paste
 
     Filters, fields and order are those of the verl-runs directive. Reverse an order with --sort=-added.
 
     Exit codes: 0 success, 1 runs with errors are missing from the table, 2 could not run.
     """
-    from .views.estimate import run_texts_of
-
     data, code = load_runs(options)
-    columns, sizes, sort = options.columns or PAGE_COLUMNS, options.size or SIZES, options.sort or ()
+    sizes, sort = options.size or SIZES, options.sort or ()
     given = {name: words for name in FILTERS if (words := getattr(options, name)) is not None}
     filters = {name: selection.filter_values(data, name, words) for name, words in given.items()}
     runs = selection.select_runs(data, sizes, filters, sort)
     if not sort:
         runs.sort(key=lambda run: sizes.index(run.size))
-    computed = {run.id: run_texts_of(run, data) for run in runs} if COMPUTED & {*columns} else {}
-    return runs_text(runs, columns, options.format, computed), code
+    return runs_text(runs, options.columns or PAGE_COLUMNS, options.format), code
 
 
 # -- schema

@@ -48,9 +48,8 @@ DIRECTIVES = {
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "sphinx_ext.estimate:VerlEstimate"
-#: What rooms add to the core: computed columns, details of a run, files to download, and the kind of data.
+#: What rooms add to the core: details of a run, files to download, and the kind of data.
 ROOMS = {
-    "columns": "views.estimate:run_texts_of",
     "details": "views.run_details:details_of",
     "export": "answer.export:export_files",
     "data": "estimator.context:EstimatorContext",

@@ -34,8 +34,8 @@ from .nodes import (
     titled,
     titled_item,
 )
-from .records import PAGE_COLUMNS, WORDS, row_id, run_class, size_slug
-from .selection import COMPUTED, FIELDS
+from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, WORDS, row_id, run_class, size_slug
+from .selection import FIELDS
 from .texts import field_pieces, run_cells, run_heading, run_title, status
 from .units import GIB, MIB, crossed, gib_number, short_number
 
@@ -87,8 +87,7 @@ class VerlRuns(VerlDirective):
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """The parts of the data that estimates depend on, if the table shows any."""
-        shows_estimates = "details" in self.options or "estimate." in str(self.options.get("columns"))
-        return ("config_keys", "accuracy") if shows_estimates else ()
+        return ("config_keys", "accuracy") if "details" in self.options else ()
 
     def show(self) -> list[nodes.Node]:
         """Return sections or a table, after a box for each broken file."""
@@ -101,11 +100,13 @@ class VerlRuns(VerlDirective):
         if self.problems:
             return []
         runs = selection.select_runs(self.data, sizes, filters, self.values["sort"])
-        shown = selection.sizes_to_show(runs, sizes)
+        used = {*PAGE_SIZES, *(run.size for run in runs)}
+        shown = sizes or [size for size in SIZES if size in used]
         why = " has errors and is not shown; see the build log."
         boxes = [
             self.box(nodes.literal("", printable(file.shown)), nodes.Text(why))
-            for file in selection.select_broken(self.data, sizes)
+            for file in self.data.broken
+            if not sizes or file.size in (None, *sizes)
         ]
         if "caption" not in self.given:
             return [*boxes, *self._sections(runs, shown)]
@@ -150,11 +151,10 @@ class VerlRuns(VerlDirective):
         if not runs:
             return [self._empty(sizes)]
         columns, here = self.values["columns"], self.domain.here(RUN)
-        computed = self.domain.room("columns") if COMPUTED & {*columns} else lambda *_run: {}
         rows: dict[str, list[Cell]] = {}
         blocks: dict[str, verl_details] = {}
         for run in runs:
-            cells = run_cells(run, columns, self.domain.settings.links, computed(run, self.data))
+            cells = run_cells(run, columns, self.domain.settings.links)
             if run.id not in here:  # the first row of a run on the page has its id
                 cells[0].anchor = self.reserve(row_id(run.id), nodes.target())
                 here[run.id] = Target(cells[0].anchor, run_title(run), run.size)

@@ -6,19 +6,18 @@ A field is named by its path in the run file: ``measured.gib``, ``settings.train
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .diagnostics import NoAnswerError, did_you_mean
 from .i18n import N_
-from .records import ENGINES, KINDS, PAGE_SIZES, SIZES, TAGS, TRAIN_BACKENDS, WORDS, Run, fold, sizes_hint
+from .records import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS, WORDS, Run, fold, sizes_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from .dataset import BrokenRun, Dataset
+    from .dataset import Dataset
 
     #: The name of a field to sort by, and whether its order is reversed.
     Order = tuple[str, bool]
@@ -40,8 +39,6 @@ def as_text(value: Any) -> str:
         return format(Decimal(repr(value)), "f")
     if isinstance(value, tuple):
         return ", ".join(map(as_text, value))
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={as_text(item)}" for key, item in value.items())
     return re.sub(r"\s*\n\s*", " ", str(value).strip())
 
 
@@ -79,7 +76,7 @@ class Field:
         value: Any = self.read(run) if self.read else run
         for part in () if self.read else self.name.split("."):
             value = getattr(value, part, None)
-        return None if isinstance(value, (tuple, Mapping)) and not value else value
+        return None if value == () else value
 
     def text(self, run: Run) -> str:
         """Return the value as pages show it; empty if not recorded."""
@@ -95,8 +92,6 @@ class Field:
         return ["", value] if is_numeric(value) else natural(as_text(value))
 
 
-#: The computed fields, for columns only; rooms compute their texts.
-COMPUTED = frozenset({"estimate.peak", "estimate.phase"})
 #: The fields in display order, except settings, see ``field_named``.
 FIELDS = (
     Field("id", N_("Run")),
@@ -128,9 +123,6 @@ FIELDS = (
     Field("evidence", N_("Evidence"), detail=N_("Evidence")),
     Field("measured", "measured", detail=N_("Measured")),
     Field("notes", N_("Notes")),
-    Field("settings", N_("Settings")),
-    Field("estimate.peak", N_("Estimated peak (GiB)")),
-    Field("estimate.phase", N_("Peak phase")),
 )
 _BY_NAME = {fold(each.heading): each for each in FIELDS} | {fold(each.name): each for each in FIELDS}
 
@@ -236,17 +228,6 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
     return WORDS.index(run.word), tag, added, run.gpus.count, run.id
 
 
-def select_broken(data: Dataset, sizes: Sequence[str]) -> list[BrokenRun]:
-    """Return the broken run files that may belong to the size classes; all for none."""
-    return [file for file in data.broken if not sizes or file.size in (None, *sizes)]
-
-
-def sizes_to_show(runs: Iterable[Run], sizes: Sequence[str]) -> list[str]:
-    """Return the size classes to show: the selected ones, otherwise the page's and any others with runs."""
-    used = {*PAGE_SIZES, *(run.size for run in runs)}
-    return list(sizes) or [size for size in SIZES if size in used]
-
-
 def filter_values(data: Dataset, name: str, found: Sequence[str]) -> tuple[str, ...]:
     """Check the values of the filter ``name``.
 
@@ -338,13 +319,10 @@ def sort_fields(text: str) -> tuple[Order, ...]:
     """Parse names of fields, each with an optional leading ``-`` that reverses its order.
 
     Raises:
-        NoAnswerError: a field does not exist or is computed, or there is none.
+        NoAnswerError: a field does not exist or is given twice, or there is none.
     """
 
     def read(word: str) -> Order:
-        name = field_named(word.removeprefix("-")).name
-        if name in COMPUTED:
-            raise NoAnswerError.because(f"{name!r} is computed", "use a field of run files")
-        return name, word.startswith("-")
+        return field_named(word.removeprefix("-")).name, word.startswith("-")
 
     return each_once(words(text), read, "name at least one field")

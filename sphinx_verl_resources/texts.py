@@ -8,7 +8,6 @@ import io
 import json
 import re
 import shlex
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -58,24 +57,12 @@ def run_heading(name: str) -> Cell:
     return Cell([(_(field_named(name).heading), None)], classes=(f"verl-col-{column}",))
 
 
-def run_cells(
-    run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
-) -> list[Cell]:
-    """Return the cells of a run; unless it ran, one of them contains its evidence word.
-
-    Args:
-        run: the run.
-        columns: names of fields.
-        links: the link templates.
-        computed: the texts of computed fields.
-    """
+def run_cells(run: Run, columns: Sequence[str], links: Links) -> list[Cell]:
+    """Return the cells of a run in these columns; unless it ran, one of them contains its evidence word."""
     cells = []
     for name in columns:
-        if text := computed.get(name):
-            cells.append(Cell.number(text) if text[:1].isdigit() else Cell.of(text))
-        else:
-            numeric = ("num",) if is_numeric(field_named(name).value(run)) else ()
-            cells.append(Cell(field_pieces(run, name, links), classes=_CLASSES.get(name, numeric)))
+        numeric = ("num",) if is_numeric(field_named(name).value(run)) else ()
+        cells.append(Cell(field_pieces(run, name, links), classes=_CLASSES.get(name, numeric)))
     if run.word != "ran" and not {"tag", "kind"} & {*columns}:
         text, address = cells[0].pieces[0]
         cells[0].pieces[0] = (_with_word(text, run), address)
@@ -134,25 +121,14 @@ _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
 # -- a table of runs
 
 
-def runs_text(
-    runs: Sequence[Run],
-    columns: Sequence[str],
-    form: str,
-    computed: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-) -> str:
-    """Return the table of ``runs`` in one of ``FORMATS``.
-
-    Args:
-        runs: the runs, one per row, in order.
-        columns: names of fields.
-        form: the format.
-        computed: by run id, the texts of computed fields.
-    """
+def runs_text(runs: Iterable[Run], columns: Sequence[str], form: str) -> str:
+    """Return a table with these runs and columns in one of ``FORMATS``."""
+    fields = [field_named(name) for name in columns]
     if form == "json":
-        plain = [{name: _plain(run, name, computed.get(run.id, {})) for name in columns} for run in runs]
-        return json.dumps(plain, indent=2)
-    headings = [field_named(name).heading for name in columns]
-    cells = [run_cells(run, columns, Links(), computed.get(run.id, {})) for run in runs]
+        values = [{field.name: _plain(field.value(run)) for field in fields} for run in runs]
+        return json.dumps(values, indent=2)
+    headings = [field.heading for field in fields]
+    cells = [run_cells(run, columns, Links()) for run in runs]
     if form == "list-table":
         return _list_table([map(_rst, headings), *(map(_linked, row) for row in cells)])
     rows = [headings, *([cell.text for cell in row] for row in cells)]
@@ -165,9 +141,8 @@ def runs_text(
     return tabulate(rows[1:], rows[0], tablefmt=form.replace("plain", "simple"), disable_numparse=True)
 
 
-def _plain(run: Run, name: str, computed: Mapping[str, str]) -> Any:
+def _plain(value: Any) -> Any:
     """Return a value for JSON: numbers as numbers, null if nothing is recorded."""
-    value = computed.get(name) or field_named(name).value(run)
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 

@@ -17,7 +17,7 @@ import sphinx_verl_resources
 from sphinx_verl_resources.commands import MODELS, command_named
 from sphinx_verl_resources.config import PREFIX, VALUES
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
-from sphinx_verl_resources.selection import COMPUTED, FIELDS
+from sphinx_verl_resources.selection import FIELDS
 from sphinx_verl_resources.validation import schema
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class Fields(ReferenceList):
 
     def items(self) -> Iterator[tuple[str, str, str]]:
         for field in FIELDS:
-            note = "(computed, for columns only)" if field.name in COMPUTED else ""
-            yield field.name, note, f"Heading: {field.heading}."
+            yield field.name, "", f"Heading: {field.heading}."
 
 
 class Generated(SphinxDirective):

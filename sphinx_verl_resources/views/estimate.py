@@ -8,9 +8,8 @@ from docutils import nodes
 
 from ..breakdown import Category
 from ..charts import formula_list
-from ..diagnostics import NoAnswerError
 from ..estimator.engine import vllm_pool_in_torch_peak
-from ..estimator.recorded import credible, estimate_run, figures
+from ..estimator.recorded import credible
 from ..i18n import N_, _
 from ..nodes import (
     NOTES_CLASS,
@@ -34,9 +33,8 @@ if TYPE_CHECKING:
 
     from ..answer.answer import Answer
     from ..breakdown import Breakdown
-    from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
-    from ..records import Measured, Run
+    from ..records import Measured
 
 ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"
@@ -56,29 +54,6 @@ _METRIC_WITH_POOL = N_(
     "{key}: {size} ({range}). PyTorch counts this in the training process, including the memory of the "
     "sleeping rollout engine; it does not decide whether a run fits."
 )
-
-
-def run_texts(estimate: Estimate) -> dict[str, str]:
-    """Return the texts of an estimate in tables of runs, see ``runs.COMPUTED``; none without usable figures.
-
-    If the lengths of a run are unknown, the table shows the peak with short sequences and the peak with
-    sequences at their limits.
-    """
-    told = figures(estimate)
-    if told is None:
-        return {}
-    peak = gib_number(told.peak)
-    if not estimate.settings.lengths.known and told.low < 0.9 * told.peak:
-        peak = _("{low} to {high}").format(low=gib_number(told.low), high=peak)
-    return {"estimate.peak": peak, "estimate.phase": _(told.shown.peak_phase.label) if told.shown else ""}
-
-
-def run_texts_of(run: Run, data: EstimatorContext) -> dict[str, str]:
-    """Return the computed columns of a recorded run; empty if its settings allow no estimate."""
-    try:
-        return run_texts(estimate_run(run, data.registries))
-    except NoAnswerError:
-        return {}
 
 
 def answer(
