@@ -317,11 +317,7 @@ def load_runs(options: argparse.Namespace) -> tuple[EstimatorContext, int]:
         for name, each in FILTERS.items()
     ),
     _several("--columns", selection.columns, "fields to show; default: as on the page"),
-    _several(
-        "--sort",
-        selection.sort_fields,
-        "fields to sort by; a leading - reverses the order; default: by size class, as on the page",
-    ),
+    _several("--sort", selection.sort_fields, "fields to sort by; default: by size class, as on the page"),
     option("--format", choices=FORMATS, default="plain", help="format of the table; default: plain"),
     OUTPUT,
 )

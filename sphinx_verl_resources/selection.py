@@ -86,8 +86,10 @@ class Field:
     def sort_key(self, run: Run) -> list[Any]:
         """Return the sort key of a run for this field; empty if not recorded."""
         value = self.value(run)
-        if value is None or self.order:
-            return [] if value is None else [self.order.index(value)]
+        if value is None:
+            return []
+        if self.order:
+            return [self.order.index(value)]
         # A setting may be a number in one run and a word in another.
         return ["", value] if is_numeric(value) else natural(as_text(value))
 
@@ -124,6 +126,7 @@ FIELDS = (
     Field("measured", "measured", detail=N_("Measured")),
     Field("notes", N_("Notes")),
 )
+#: The fields by name and by heading, as ``fold`` writes them; a name precedes a heading.
 _BY_NAME = {fold(each.heading): each for each in FIELDS} | {fold(each.name): each for each in FIELDS}
 
 

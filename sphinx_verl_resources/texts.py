@@ -114,7 +114,9 @@ _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
     "versions": lambda run, _links: [(f"{name} {text}", None) for name, text in run.versions or () if text],
     "measured": _measured,
     "evidence": lambda run, links: [_evidence(item, links) for item in run.evidence],
-    "contributor": lambda run, _links: [(each.name, each.url) for each in [run.contributor] if each],
+    "contributor": lambda run, _links: (
+        [(run.contributor.name, run.contributor.url)] if run.contributor else []
+    ),
 }
 
 
@@ -138,7 +140,7 @@ def runs_text(runs: Iterable[Run], columns: Sequence[str], form: str) -> str:
         return stream.getvalue().rstrip("\n")
     if form == "github":
         rows = [list(map(_markdown, row)) for row in rows]
-    return tabulate(rows[1:], rows[0], tablefmt=form.replace("plain", "simple"), disable_numparse=True)
+    return tabulate(rows[1:], rows[0], tablefmt="simple" if form == "plain" else form, disable_numparse=True)
 
 
 def _plain(value: Any) -> Any:
