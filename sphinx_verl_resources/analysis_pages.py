@@ -27,10 +27,10 @@ from .nodes import (
     recorded,
     table_group,
 )
-from .printed import LAUNCHER, nested_yaml, overrides
 from .records import fold
 from .registries import LIMITS, REQUIREMENTS, TOTAL
 from .selection import as_text, each_once, whole_number, words
+from .texts import LAUNCHER, nested_yaml, overrides
 from .units import GB, MIB, gb, gb_number, share, short_number, signed
 
 if TYPE_CHECKING:

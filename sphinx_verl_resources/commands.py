@@ -1,4 +1,4 @@
-"""The command ``verl-resources``; and its commands ``check``, ``table``, ``export`` and ``schema``.
+"""The command ``verl-resources``; and its commands ``check``, ``table`` and ``schema``.
 
 Exit codes of every command: 0 success, 1 problems found or does not fit, 2 could not run.
 """
@@ -12,10 +12,9 @@ import json
 import os
 import secrets
 import sys
-from errno import ENOTDIR
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__, dataset, selection
 from .check import Check, open_repository
@@ -24,19 +23,17 @@ from .estimator.accuracy_records import AccuracyFile
 from .estimator.architectures import ArchitectureFile
 from .estimator.case_records import CaseFile
 from .estimator.context import EstimatorContext
-from .printed import CSV, FORMATS, JSON, download_texts, runs_text
-from .records import PAGE_COLUMNS, SIZES, Links, Run
+from .records import PAGE_COLUMNS, SIZES, Run
 from .registries import AnalysisFile, ConfigKeyFile, GpuFile
-from .run_cells import COMPUTED
 from .selection import FILTERS
-from .strict_yaml import MAX_BYTES
+from .texts import FORMATS, runs_text
 from .validation import schema_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from .check import Repository
-    from .dataset import DataFile, Directory
+    from .dataset import Directory
     from .diagnostics import Diagnostic
 
     #: The work of a command; it returns the result as text, and the exit code.
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
 
 #: The module of each command, in the order of the help text; it is loaded when the command is asked for.
 COMMANDS = {
-    "new": "cli.new", "check": "commands", "table": "commands", "export": "commands",
+    "new": "cli.new", "check": "commands", "table": "commands", "export": "cli.export",
     "estimate": "cli.estimate", "plan": "cli.plan", "diagnose": "cli.diagnose", "schema": "commands",
 }  # fmt: skip
 #: The modules with rules of the rooms, which register themselves.
@@ -69,53 +66,36 @@ def option(*names: str, **settings: Any) -> Option:
 DATA = option("--data", action="append", default=[], metavar="DIR", help="data directory; may be repeated")
 FORMAT = option("--format", choices=("text", "json"), default="text", help="default: text")
 OUTPUT = option("--output", dest="result_file", metavar="FILE", help="write the result to this file instead")
-_PATHS = option("paths", nargs="*", metavar="PATH", help="data directory; for check also a path in one")
+PATHS = option("paths", nargs="*", metavar="PATH", help="data directory; for check also a path in one")
 
 
-class Command(NamedTuple):
-    """A command of ``verl-resources``: a function, and its arguments."""
+class Command(argparse.ArgumentParser):
+    """A command of ``verl-resources``: the parser of its arguments, with the function to run.
 
-    run: Work
-    options: tuple[Option, ...]
+    The docstring of the function is the help: a sentence, example command lines, and notes that end with the
+    exit codes.
+    """
 
-    @property
-    def name(self) -> str:
-        """Its name on the command line."""
-        return self.run.__name__
-
-    @property
-    def paragraphs(self) -> list[str]:
-        """The help: the purpose, the examples, and notes."""
-        return (inspect.getdoc(self.run) or "").split("\n\n")
-
-    def parser(self, prog: str = "") -> argparse.ArgumentParser:
-        """Return the parser of its arguments."""
-        purpose, *others = self.paragraphs
-        parser = _Parser(
-            prog=prog or f"verl-resources {self.name}",
+    def __init__(self, run: Work, *options: Option) -> None:
+        purpose, *others = (inspect.getdoc(run) or "").split("\n\n")
+        super().__init__(
+            f"verl-resources {run.__name__}".removesuffix(" main"),
             description=purpose,
             epilog="\n\n".join(others),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        for names, settings in self.options:
-            parser.add_argument(*names, **settings)
-        return parser
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser whose errors take one line."""
+        self.run = run
+        for names, settings in options:
+            self.add_argument(*names, **settings)
 
     def error(self, message: str) -> NoReturn:
-        """Raise a usage error."""
+        """Raise a usage error, whose message takes one line."""
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def command(*options: Option) -> Callable[[Work], Command]:
-    """Return a decorator that makes a function the command with its name.
-
-    Its docstring is the help: a sentence, example command lines, and notes that end with the exit codes.
-    """
-    return lambda run: Command(run, options)
+    """Return a decorator that makes a function the command with its name."""
+    return lambda run: Command(run, *options)
 
 
 def command_named(name: str) -> Command:
@@ -139,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _explain([name] if name else [])
         chosen = command_named(name)
         # Words and options may come in any order, which subparsers do not support.
-        options = chosen.parser().parse_intermixed_args(words)
+        options = chosen.parse_intermixed_args(words)
         text, code = chosen.run(options)
         file = getattr(options, "result_file", None)
         if file and code != 2:
@@ -157,10 +137,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _explain(words: Sequence[str]) -> None:
     """Print the help or the version, and exit; raise a usage error for anything but a command."""
     version = option("--version", action="version", version=f"%(prog)s {__version__}")
-    parser = Command(main, (version,)).parser("verl-resources")  # type: ignore[arg-type]
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser = Command(main, version)  # type: ignore[arg-type]
+    subparsers = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+    )
     for name in COMMANDS:
-        subparsers.add_parser(name, help=command_named(name).paragraphs[0])
+        subparsers.add_parser(name, help=command_named(name).description)
     parser.parse_args(words)
 
 
@@ -189,40 +171,6 @@ def report(problems: Sequence[Diagnostic]) -> bool:
 
 
 # -- files that the user names
-
-
-def open_file(name: str) -> BinaryIO:
-    """Open a file of any size.
-
-    Raises:
-        OSError: it cannot be read or is not a regular file.
-    """
-    dataset.refuse_link_in_data(Path(name))
-    dataset.refuse_irregular(Path(name))
-    return Path(name).open("rb")
-
-
-def read_file(name: str) -> DataFile:
-    """Read a file, or the first part of one that is too large.
-
-    Raises:
-        OSError: it cannot be read or is not a regular file.
-    """
-    with open_file(name) as stream:
-        return dataset.DataFile(Path(name), name, stream.read(MAX_BYTES + 1))
-
-
-def read_text(name: str) -> str:
-    """Read the text of a file.
-
-    Raises:
-        OSError: it cannot be read or is not a regular file.
-        UsageError: it is not text.
-    """
-    try:
-        return read_file(name).content.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{printable(name)}: not UTF-8 text, at byte {error.start}") from None
 
 
 def write_file(path: Path, text: str) -> None:
@@ -256,7 +204,7 @@ def given_data(names: Sequence[str]) -> EstimatorContext:
     Raises:
         OSError: a path is not a directory with data.
     """
-    return EstimatorContext(data_directories(names or default_data()))
+    return EstimatorContext(data_directories(names or enclosing_data()))
 
 
 def data_directories(names: Sequence[str]) -> list[Directory]:
@@ -267,19 +215,19 @@ def data_directories(names: Sequence[str]) -> list[Directory]:
     """
     for name in names:
         if dataset.DATA_NAMES.isdisjoint(path.name for path in Path(name).iterdir()):
-            raise NotADirectoryError(ENOTDIR, "contains no data; give a folder that contains runs/", name)
+            raise OSError(0, "contains no data; give a folder that contains runs/", name)
     return [dataset.configured_directory(name, Path.cwd()) for name in names]
 
 
-def default_data() -> list[str]:
-    """Return ./data or the enclosing data directory; empty for the bundled dataset."""
-    return first_with_data(Path("data"), Path.cwd(), *Path.cwd().parents)
-
-
-def first_with_data(*folders: Path) -> list[str]:
-    """Return the relative path of the first of these folders that contains data, or an empty list."""
-    found = [folder for folder in folders if any((folder / name).exists() for name in dataset.DATA_NAMES)]
+def enclosing_data(path: str = "data") -> list[str]:
+    """Return the relative path of the first folder at or above a path that contains data; empty for none."""
+    found = [each for each in _upwards(path) if any((each / name).exists() for name in dataset.DATA_NAMES)]
     return [os.path.relpath(folder) for folder in found[:1]]
+
+
+def _upwards(path: str) -> tuple[Path, ...]:
+    whole = dataset.plain_path(Path(path))
+    return whole, *whole.parents
 
 
 # -- check
@@ -302,7 +250,7 @@ def load_check(names: Sequence[str], repository: Repository | None = None) -> Ch
 
 
 @command(
-    _PATHS,
+    PATHS,
     option("--repo", metavar="DIR", help="git checkout of verl: also check links and scripts; only read"),
     option("--strict", action="store_true", help="exit with 1 for warnings too"),
     FORMAT,
@@ -320,11 +268,13 @@ def check(options: argparse.Namespace) -> tuple[str, int]:
     Exit codes: 0 no error, 1 errors found, 2 could not run. With --strict, warnings count as errors.
     """
     # A folder ./data without data is refused: a check of nothing would pass.
-    default = ["data"] if Path("data").is_dir() else default_data()
-    directories = sorted({_directory_of(path) for path in options.paths}) or default
+    default = ["data"] if Path("data").is_dir() else enclosing_data()
+    for path in options.paths:
+        Path(path).lstat()  # it must exist
+    directories = sorted({name for path in options.paths for name in enclosing_data(path) or [path]})
     repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))
-    check = load_check(directories, repository)
-    asked = {dataset.plain_path(Path(path)) for path in options.paths}
+    check = load_check(directories or default, repository)
+    asked = {_upwards(path)[0] for path in options.paths}
     problems = [each for each in check.problems() if not asked or asked & {*_upwards(each.place.path)}]
     errors = sum(problem.is_error for problem in problems)
     code = int(bool(errors or (options.strict and problems)))
@@ -336,43 +286,36 @@ def check(options: argparse.Namespace) -> tuple[str, int]:
     return f"{shown}: {', '.join(counted(number, word) for word, number in counts.items())}", code
 
 
-def _directory_of(path: str) -> str:
-    """Return the data directory at or above a path, which must exist."""
-    Path(path).lstat()
-    return next(iter(first_with_data(*_upwards(path))), path)
-
-
-def _upwards(path: str) -> tuple[Path, ...]:
-    place = dataset.plain_path(Path(path))
-    return place, *place.parents
-
-
 def _plain(problem: Diagnostic) -> dict[str, Any]:
     place, level, code = problem.place, problem.severity.name, f"verl.{problem.code}"
     where = {"path": place.path, "line": place.line, "column": place.column, "level": level, "code": code}
     return {**where, "message": problem.named_message, "hint": problem.remedy}
 
 
-# -- table and export
-
-_CHOICES = {
-    "size": f"size classes: {', '.join(SIZES)}",
-    **{name: f"only runs {each.meaning}, such as {each.example}" for name, each in FILTERS.items()},
-    "columns": "fields to show; default: as on the page",
-    "sort": "fields to sort by; a leading - reverses the order; default: by size class, as on the page",
-}
+# -- table
 
 
-def _loaded(options: argparse.Namespace) -> tuple[EstimatorContext, int]:
+def _several(name: str, read: Callable[[str], Sequence[Any]], help_text: str) -> Option:
+    """Return an option with a list, which may be repeated."""
+    return option(name, action="extend", type=read, metavar="A,B,...", help=help_text)
+
+
+def load_runs(options: argparse.Namespace) -> tuple[EstimatorContext, int]:
     """Return the data, and exit code 1 if runs with errors are missing; print the problems."""
     data = given_data([*options.paths, *options.data])
     return data, int(report(data.diagnostics_of("runs", "accuracy")))
 
 
 @command(
-    _PATHS,
+    PATHS,
     DATA,
-    *(option(f"--{name}", action="append", metavar="A,B,...", help=_CHOICES[name]) for name in _CHOICES),
+    _several("--size", selection.sizes, f"size classes: {', '.join(SIZES)}"),
+    *(
+        _several(f"--{name}", selection.phrases, f"only runs {each.meaning}, such as {each.example}")
+        for name, each in FILTERS.items()
+    ),
+    _several("--columns", selection.columns, "fields to show; default: as on the page"),
+    _several("--sort", selection.sort_fields, "fields to sort by; default: by size class, as on the page"),
     option("--format", choices=FORMATS, default="plain", help="format of the table; default: plain"),
     OUTPUT,
 )
@@ -382,57 +325,21 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     Examples:
       verl-resources table --size 7B
       verl-resources table --gpu H100,H800 --train fsdp --sort=-gpus,model
-      verl-resources table --format github --columns model,gpus,measured.gib,estimate.peak
+      verl-resources table --format github --columns model,gpus,measured.gib
       verl-resources table docs/data --format list-table --output runs.rst   # a table to paste
 
     Filters, fields and order are those of the verl-runs directive. Reverse an order with --sort=-added.
 
     Exit codes: 0 success, 1 runs with errors are missing from the table, 2 could not run.
     """
-    from .views.estimate import run_texts_of
-
-    given = {name: ",".join(words) for name in _CHOICES if (words := getattr(options, name)) is not None}
-    columns = selection.columns(given["columns"], COMPUTED) if "columns" in given else PAGE_COLUMNS
-    sizes = selection.sizes(given["size"]) if "size" in given else ()
-    sort = selection.sort_fields(given["sort"], COMPUTED) if "sort" in given else ()
-    data, code = _loaded(options)
-    filters = tuple(
-        (name, selection.filter_values(data, name, selection.phrases(given[name])))
-        for name in FILTERS
-        if name in given
-    )
-    runs = selection.select_runs(data, selection.RunSelection(sizes, filters, sort))
+    data, code = load_runs(options)
+    sizes, sort = options.size or SIZES, options.sort or ()
+    given = {name: words for name in FILTERS if (words := getattr(options, name)) is not None}
+    filters = {name: selection.filter_values(data, name, words) for name, words in given.items()}
+    runs = selection.select_runs(data, sizes, filters, sort)
     if not sort:
-        runs.sort(key=lambda run: (sizes or SIZES).index(run.size))
-    computed = {run.id: run_texts_of(run, data) for run in runs} if COMPUTED.keys() & {*columns} else {}
-    return runs_text(runs, columns, Links(), options.format, computed), code
-
-
-@command(
-    _PATHS,
-    DATA,
-    option("--format", choices=("json", "csv"), help="default: by the name of the file, otherwise json"),
-    OUTPUT,
-)
-def export(options: argparse.Namespace) -> tuple[str, int]:
-    """Export every recorded run with its estimate, for programs and spreadsheets.
-
-    Examples:
-      verl-resources export                               # print JSON
-      verl-resources export --format csv                  # print a table for spreadsheets
-      verl-resources export docs/data --output runs.csv   # write it to a file
-
-    The results are verl-resources.json and verl-resources.csv, the downloads of the verl-downloads
-    directive.
-
-    Exit codes: 0 success, 1 runs with errors are missing from the export, 2 could not run.
-    """
-    from .answer.export import export_of
-
-    data, code = _loaded(options)
-    form = options.format or Path(options.result_file or "").suffix
-    texts = download_texts(export_of(data, __version__))
-    return texts[CSV if form.lower() in {"csv", ".csv"} else JSON].rstrip("\n"), code
+        runs.sort(key=lambda run: sizes.index(run.size))
+    return runs_text(runs, options.columns or PAGE_COLUMNS, options.format), code
 
 
 # -- schema

@@ -46,11 +46,10 @@ DIRECTIVES = {
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "sphinx_ext.estimate:VerlEstimate"
-#: What other rooms add to the core: computed columns, details of a run, the export, and the kind of data.
+#: What rooms add to the core: details of a run, files to download, and the kind of data.
 ROOMS = {
-    "columns": "views.estimate:run_texts_of",
     "details": "views.run_details:details_of",
-    "export": "answer.export:export_of",
+    "export": "answer.export:export_files",
     "data": "estimator.context:EstimatorContext",
     "form": "sphinx_ext.form:settle_forms",
 }

@@ -18,8 +18,8 @@ from .domain import VerlDomain
 from .i18n import _, plural
 from .nodes import MORE_CLASS, ROWS, row_html, row_nodes, verl_summary
 from .records import SIZES, WORDS, family, run_class
-from .run_cells import WORD_TEXTS
 from .selection import natural
+from .texts import WORD_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,13 +7,12 @@ references are resolved, so that these steps need not walk through thousands of 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils import nodes
 from sphinx import addnodes
 
-from . import __version__, domain, selection
+from . import domain, selection
 from .diagnostics import NoAnswerError, did_you_mean, printable
 from .directive import ABOUT_TABLE, Option, VerlDirective
 from .domain import ADD_A_RUN, GPU, LABEL, LABELS, MODEL, RECORD, RUN, SIZE, Target
@@ -35,10 +34,11 @@ from .nodes import (
     titled,
     titled_item,
 )
-from .records import PAGE_COLUMNS, WORDS, row_id, run_class
-from .run_cells import COMPUTED, field_pieces, run_cells, run_heading, run_title, status
-from .selection import every_field
+from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, WORDS, row_id, run_class
+from .selection import FIELDS
+from .texts import field_pieces, run_cells, run_heading, run_title, status
 from .units import GIB, MIB, crossed, gib_number, short_number
+from .validation import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,7 @@ OPTIONS = (
         "Fields to show, with dots for nested ones, such as ``model gpus measured.gib``; see :ref:`fields`.",
         _FIELDS,
         f"``{' '.join(PAGE_COLUMNS)}``",
-        partial(selection.columns, computed=COMPUTED),
+        selection.columns,
         PAGE_COLUMNS,
     ),
     Option(
@@ -69,7 +69,7 @@ OPTIONS = (
         "Fields to sort by; a leading ``-`` means descending order. Missing values come last.",
         _FIELDS,
         "tested runs first, MIN before RECOMMENDED, then by date added, number of GPUs and id",
-        partial(selection.sort_fields, computed=COMPUTED),
+        selection.sort_fields,
         (),
     ),
     Option("details", "Add a block for each run: its facts, remarks, estimate, and the settings to copy."),
@@ -88,8 +88,7 @@ class VerlRuns(VerlDirective):
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """The parts of the data that estimates depend on, if the table shows any."""
-        shows_estimates = "details" in self.options or "estimate." in str(self.options.get("columns"))
-        return ("config_keys", "accuracy") if shows_estimates else ()
+        return ("config_keys", "accuracy") if "details" in self.options else ()
 
     def show(self) -> list[nodes.Node]:
         """Return sections or a table, after a box for each broken file."""
@@ -101,17 +100,19 @@ class VerlRuns(VerlDirective):
                 filters[name] = selection.filter_values(self.data, name, words)
         if self.problems:
             return []
-        chosen = selection.RunSelection(sizes, tuple(filters.items()), self.values["sort"])
-        runs = selection.select_runs(self.data, chosen)
-        shown = selection.sizes_to_show(runs, chosen)
+        runs = selection.select_runs(self.data, sizes, filters, self.values["sort"])
+        used = {*PAGE_SIZES, *(run.size for run in runs)}
+        shown = sizes or [size for size in SIZES if size in used]
+        others = [size for size in SIZES if sizes and size not in sizes]
         why = " has errors and is not shown; see the build log."
         boxes = [
-            self.box(nodes.literal("", printable(name)), nodes.Text(why))
-            for name in selection.select_broken(self.data, chosen)
+            self.box(nodes.literal("", printable(file.shown)), nodes.Text(why))
+            for file, run in self.data.run_files.items()
+            if not run and value_at(file.document.data, "size") not in others
         ]
         if "caption" not in self.given:
             return [*boxes, *self._sections(runs, shown)]
-        if not chosen.sort:
+        if not self.values["sort"]:
             runs.sort(key=lambda run: (WORDS.index(run.word), shown.index(run.size)))
         return [*boxes, *self._table(runs, listed(shown))]
 
@@ -154,11 +155,10 @@ class VerlRuns(VerlDirective):
         if not runs:
             return [self._empty(sizes)]
         columns, here = self.values["columns"], self.domain.here(RUN)
-        computed = self.domain.room("columns") if COMPUTED.keys() & {*columns} else lambda *_run: {}
         rows: dict[str, list[Cell]] = {}
         blocks: dict[str, verl_details] = {}
         for run in runs:
-            cells = run_cells(run, columns, self.domain.links, computed(run, self.data))
+            cells = run_cells(run, columns, self.domain.links)
             if run.id not in here:  # the first row of a run on the page has its id
                 cells[0].anchor = self.reserve(row_id(run.id), nodes.target())
                 here[run.id] = Target(cells[0].anchor, run_title(run), run.size)
@@ -204,7 +204,7 @@ class VerlRuns(VerlDirective):
     def _details(self, run: Run) -> verl_details:
         """Return the facts of a run, folded below status and peak."""
         items = nodes.bullet_list(classes=["verl-facts"])
-        for field in every_field().values():
+        for field in FIELDS:
             if (field.detail or field.name == "added") and field.value(run) is not None:
                 pieces = field_pieces(run, field.name, self.domain.links)
                 linked = (link(text, to) if to else nodes.Text(text) for text, to in pieces)
@@ -327,12 +327,9 @@ class VerlDownloads(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the list, and remember the files for the builder."""
-        from .printed import CONTENTS, download_texts
-
-        for name, text in download_texts(self.domain.room("export")(self.data, __version__)).items():
-            self.domain.note_file(name, text)
         items = nodes.bullet_list(classes=[self.directive])
-        for name, content in CONTENTS.items():
+        for name, (content, text) in self.domain.room("export")(self.data).items():
+            self.domain.note_file(name, text)
             file = domain.link(self.env, domain.FILE, name, name, nodes.literal("", name))
             items += nodes.list_item("", nodes.paragraph("", "", *titled(file, _(content))))
         return [items]

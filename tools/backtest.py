@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from training import estimate_any
 
+from sphinx_verl_resources.cli.files import read_file
 from sphinx_verl_resources.cli.question import errors_text, registry_problems
-from sphinx_verl_resources.commands import UsageError, given_data, read_file, report
+from sphinx_verl_resources.commands import UsageError, given_data, report
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.cases import BrokenCase, load_cases
 from sphinx_verl_resources.estimator.export import failed, result_of

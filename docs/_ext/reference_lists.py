@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import textwrap
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,7 @@ from sphinx.util.docutils import SphinxDirective
 import sphinx_verl_resources
 from sphinx_verl_resources.commands import MODELS, command_named
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
-from sphinx_verl_resources.run_cells import COMPUTED
-from sphinx_verl_resources.selection import every_field
+from sphinx_verl_resources.selection import FIELDS
 from sphinx_verl_resources.validation import schema_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ GROUPS = {
     "maintainers": ("export", "schema"),
     "readers": ("plan", "diagnose", "estimate", "table"),
 }
-_PROGRAM = "verl-resources"
 _DIRECTIVE = re.compile(r"^\.\. ([\w-]+)::(.*)\n((?:   .*\n|\n(?=   ))*)", re.MULTILINE)
 _ROLE = re.compile(r":verl:([a-z]+):(?=`)")
 
@@ -79,10 +78,8 @@ class Fields(ReferenceList):
     """``.. docs-fields::``: the fields for columns and sort orders."""
 
     def items(self) -> Iterator[tuple[str, str, str]]:
-        for field in every_field().values():
+        for field in FIELDS:
             yield field.name, "", f"Heading: {field.heading}."
-        for name, heading in COMPUTED.items():
-            yield name, "(computed, for columns only)", f"Heading: {heading}."
 
 
 class Generated(SphinxDirective):
@@ -167,13 +164,13 @@ class Commands(Generated):
 
     def lines(self) -> Iterator[str]:
         for name in GROUPS[self.arguments[0]]:
-            yield from _command(command_named(name))
+            yield from _command(name)
 
 
-def _command(command: Command) -> Iterator[str]:
-    parser = command.parser()
-    yield from (f".. _command-{command.name}:", "", command.name, "." * len(command.name), "")
-    yield from (f".. program:: {_PROGRAM} {command.name}", "", str(parser.description), "")
+def _command(name: str) -> Iterator[str]:
+    parser = copy(command_named(name))
+    yield from (f".. _command-{name}:", "", name, "." * len(name), "")
+    yield from (f".. program:: {parser.prog}", "", str(parser.description), "")
     yield from (".. code-block:: text", "")
     parser.formatter_class = partial(
         argparse.RawDescriptionHelpFormatter, width=80
@@ -185,17 +182,17 @@ def _command(command: Command) -> Iterator[str]:
         if action.dest != "help":
             yield from _option(action, parser)
     yield from ("Examples:", "", ".. code-block:: console", "")
-    for line, does in examples_of(command):
+    for line, does in examples_of(parser):
         if does:
             yield f"   # {does}"
         yield f"   $ {line}"
-    for note in command.paragraphs[2:]:
+    for note in str(parser.epilog).split("\n\n")[1:]:
         yield from ("", _plain(note), "")
 
 
 def examples_of(command: Command) -> list[tuple[str, str]]:
     """Return the example command lines, each with its explanation or an empty text."""
-    lines = command.paragraphs[1].splitlines()[1:]
+    lines = str(command.epilog).partition("\n\n")[0].splitlines()[1:]
     return [(line.strip(), does) for line, _, does in (line.partition("   # ") for line in lines)]
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from ..printed import LAUNCHER, overrides
+from ..texts import LAUNCHER, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,23 +1,29 @@
-"""Answers as plain values for programs; sizes are GiB."""
+"""Answers as plain values for programs, and the files with all runs; sizes are GiB."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import __version__
 from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
 from ..estimator.recorded import figures
 from ..estimator.versions import CURRENT, version_text
+from ..i18n import N_
 from ..records import SIZES, WORDS, row_id
+from ..selection import Field, as_text
 from .answer import answer_run
 from .command import command_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..estimator.context import EstimatorContext
-    from ..records import Run
+    from ..records import Record, Run
     from .answer import Answer
     from .changes import Change
     from .fewest import Fewest
@@ -110,12 +116,62 @@ def change_result(change: Change) -> dict[str, Any]:
     }
 
 
-def export_of(data: EstimatorContext, extension_version: str) -> dict[str, Any]:
+# -- files with all runs
+
+#: The files.
+JSON, CSV = "verl-resources.json", "verl-resources.csv"
+#: The columns of the CSV file: values of a run, fields of its record, and values of its estimate.
+_NAMED = ("id", "row_id", "status")
+_RECORDED = {
+    "size": "size", "tag": "tag", "model": "model", "task": "task", "gpus.count": "gpu_count",
+    "gpus.type": "gpu", "gpus.memory_gb": "stated_memory_gb", "gpus.nodes": "nodes", "train": "train",
+    "infer.engine": "engine", "infer.version": "engine_version", "max_batch": "max_batch_prompts",
+    "added": "added", "measured.gib": "measured_gib", "measured.counter": "measured_counter",
+    "measured.host_ram_gib": "measured_host_ram_gib_per_node",
+    "measured.step_seconds": "measured_step_seconds", "measured.mfu": "measured_mfu",
+    "measured.response_tokens": "measured_response_tokens", "script.ref": "script_ref",
+    "script.path": "script_path", "contributor": "contributor",
+}  # fmt: skip
+_ESTIMATED = (
+    "peak_gib", "low_gib", "high_gib", "capacity_gib", "verdict", "fits_up_to_tokens", "binding_phase",
+)  # fmt: skip
+
+
+def export_files(data: EstimatorContext) -> dict[str, tuple[str, str]]:
+    """Return for each file what it contains, and its text, which depends only on the data."""
+    export = _export_of(data)
+    whole = json.dumps(export, indent=1, ensure_ascii=False, default=_fields)
+    return {
+        JSON: (N_("all recorded runs with their estimates, and the GPUs that they use."), f"{whole}\n"),
+        CSV: (N_("the runs, one per row, for spreadsheets."), _runs_csv(export["runs"])),
+    }
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    """Return the fields of a record, as in its file."""
+    return record.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _runs_csv(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Return the runs for spreadsheets."""
+    stream = io.StringIO()
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow([*_NAMED, *_RECORDED.values(), *(f"computed_{name}" for name in _ESTIMATED)])
+    fields = [Field(*named) for named in _RECORDED.items()]
+    for run in runs:
+        named, estimate = map(run.get, _NAMED), run["computed"] or {}
+        recorded = (field.value(run["record"]) for field in fields)
+        values = [*named, *recorded, *map(estimate.get, _ESTIMATED)]
+        rows.writerow(["" if value is None else as_text(value) for value in values])
+    return stream.getvalue()
+
+
+def _export_of(data: EstimatorContext) -> dict[str, Any]:
     """Return all runs with their estimates, their GPUs, and the record of accuracy; records as they are."""
     used = {gpu.name: gpu for run in data.runs.values() if (gpu := data.gpu_of(run))}
     return {
         "schema": 1,
-        "extension_version": extension_version,
+        "extension_version": __version__,
         "verl_version": version_text(CURRENT),
         "last_updated": data.last_updated,
         "size_classes": SIZES,

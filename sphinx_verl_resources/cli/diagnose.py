@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..commands import UsageError, command, given_data, open_file, option, report
+from ..commands import UsageError, command, given_data, option, report
 from ..diagnostics import NoAnswerError
 from ..estimator.export import gib_value, result_of
 from ..estimator.request import MODEL
@@ -15,6 +15,7 @@ from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
 from ..settings.result import SettingsText
 from ..views.diagnosis import diagnosis_text
+from .files import open_file
 from .question import (
     ENV,
     QUESTION,

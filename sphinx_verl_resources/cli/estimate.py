@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..answer.answer import answer_run, answer_settings
 from ..answer.export import settings_result
-from ..commands import UsageError, command, given_data, option, read_file, report
+from ..commands import UsageError, command, given_data, option, report
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
 from ..estimator.cases import BrokenCase, load_cases
 from ..estimator.export import failed, result_of
@@ -20,6 +20,7 @@ from ..records import Run
 from ..validation import validated
 from ..views.answer_text import answer_text
 from ..views.plain_text import case_text, estimates_text
+from .files import read_file
 from .question import (
     COMMAND_LINE,
     ENV,

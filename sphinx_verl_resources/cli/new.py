@@ -15,16 +15,12 @@ from ..commands import (
     FORMAT,
     UsageError,
     command,
-    data_directories,
-    default_data,
-    first_with_data,
-    open_file,
+    enclosing_data,
     option,
-    read_text,
     report,
     write_file,
 )
-from ..dataset import RUNS, DataFile, configured_directory
+from ..dataset import DATA_NAMES, RUNS, DataFile, configured_directory
 from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printable
 from ..estimator.context import EstimatorContext
 from ..estimator.estimate import estimate
@@ -35,13 +31,14 @@ from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
 from ..intake.run_text import ID_FORM, TODO, blank_text, is_id, run_text, text_for
 from ..intake.sources import Sources, UserInput
-from ..printed import runs_text
-from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Links, Run
+from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Run
 from ..settings.read import read_script
 from ..settings.result import refusal
 from ..settings.unread import unread_settings
+from ..texts import runs_text
 from ..validation import models_in, validated
 from ..views.verdicts import short
+from .files import open_file, read_text
 from .question import (
     ENV,
     SCRIPT,
@@ -195,7 +192,7 @@ def _output(options: argparse.Namespace) -> Path:
     Raises:
         UsageError: there is none.
     """
-    own = ["data"] if options.dry_run or Path("data").is_dir() else default_data()
+    own = ["data"] if options.dry_run or Path("data").is_dir() else enclosing_data()
     name = options.output or next(iter(own), None)
     if name is None:
         raise UsageError("no data directory here; give one with --output DIR")
@@ -207,7 +204,8 @@ def _output(options: argparse.Namespace) -> Path:
 
 def _registries(directory: Path) -> tuple[Registries, list[Diagnostic]]:
     """Return the registries, in which the directory's entries override the bundled ones."""
-    data = EstimatorContext(data_directories(first_with_data(directory)))
+    has_data = any((directory / name).exists() for name in DATA_NAMES)
+    data = EstimatorContext([configured_directory(str(directory), Path.cwd())] if has_data else [])
     return data.registries, registry_problems(data)
 
 
@@ -277,7 +275,7 @@ def _report(
 def _report_text(new: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
     """Return the report as text."""
     parts = [f"wrote {new['path']}" if new["written"] else new["text"].rstrip("\n")]
-    parts.append(runs_text([_unchecked_run(fields)], PAGE_COLUMNS, Links(), "plain"))
+    parts.append(runs_text([_unchecked_run(fields)], PAGE_COLUMNS, "plain"))
     parts.append("\n".join(_estimate_lines(new)))
     if new["todo"]:
         lines = [f"  {new['path']}:{item['line']}: {item['text']}" for item in new["todo"]]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..answer.question import Question, named_settings, task_of
-from ..commands import DATA, FORMAT, OUTPUT, UsageError, option, read_text, report
+from ..commands import DATA, FORMAT, OUTPUT, UsageError, option, report
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, counted, did_you_mean, listed, warning
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import MODEL, Request, parse_gpus
@@ -24,6 +24,7 @@ from ..selection import whole_number
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
 from ..settings.result import SettingsText, refusal
+from .files import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence

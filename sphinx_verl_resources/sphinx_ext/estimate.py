@@ -115,7 +115,7 @@ class VerlEstimate(SettingsDirective):
         """Return the answer, its title, and the measured figures of the run."""
         from ..answer.answer import answer_run
         from ..estimator.recorded import recorded_run
-        from ..run_cells import run_title
+        from ..texts import run_title
 
         name = self.values["run"]
         run = recorded_run(self.data, name)

@@ -13,8 +13,8 @@ from ..domain import ESTIMATOR, GPU, LABEL, MODEL, OUT_OF_MEMORY, link, row_link
 from ..i18n import N_, _
 from ..records import MOST_GPUS
 from ..registries import LIMITS
-from ..run_cells import run_title
-from ..selection import names, phrases
+from ..selection import each_once, phrases
+from ..texts import run_title
 from .settings_directive import SettingsDirective, numbers
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ MOST_CELLS = 100_000
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return names(phrases(text), "name at least one, or leave the option out")
+    found = phrases(text)
+    each_once(found, str.casefold, "name at least one, or leave the option out")
+    return tuple(found)
 
 
 WHAT_IF_OPTIONS = (

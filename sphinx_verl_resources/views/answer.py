@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..i18n import N_, _, plural
 from ..nodes import between_commas, in_a_row, titled_item
 from ..records import WORDS
-from ..run_cells import WORD_TEXTS, run_title
+from ..texts import WORD_TEXTS, run_title
 from .verdicts import as_title
 
 if TYPE_CHECKING:

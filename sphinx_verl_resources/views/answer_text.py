@@ -9,7 +9,7 @@ from ..answer.layouts import largest_token_budget, longest_response
 from ..estimator.recorded import credible
 from ..estimator.request import MODEL
 from ..nodes import in_a_row
-from ..printed import nested_yaml
+from ..texts import nested_yaml
 from ..units import crossed, gib_number, short_number
 from .answer import trust_text
 from .changes import MOST, change_text

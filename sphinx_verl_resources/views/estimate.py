@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..charts import formula, formula_list
-from ..diagnostics import NoAnswerError
 from ..estimator.engine import vllm_pool_in_torch_peak
-from ..estimator.recorded import credible, estimate_run, figures
+from ..estimator.recorded import credible
 from ..i18n import N_, _
 from ..nodes import (
     NOTES_CLASS,
@@ -23,7 +22,6 @@ from ..nodes import (
     table_group,
     titled_item,
 )
-from ..run_cells import measured_text
 from ..units import GIB, Category, gib, gib_number
 from .answer import trust_text
 from .changes import changes_item
@@ -33,13 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..answer.answer import Answer
-    from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
-    from ..records import Measured, Run
+    from ..records import Measured
     from ..units import Breakdown
 
 ANSWER_CLASS = "verl-answer"
 MEMORY_CLASS = "verl-memory"
+#: For each counter, a measured figure with what it counts.
+_COUNTERS = {
+    "torch-max-allocated": N_("{size}: PyTorch's peak of allocated memory; compare it with verl's metric."),
+    "torch-max-reserved": N_("{size}: PyTorch's peak of reserved memory."),
+    "device": N_("{size}: memory in use on the GPU; compare it with the peak."),
+    "not-stated": N_("{size}: the source does not state how it was counted."),
+}
 _EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
 _METRIC = N_(
     "{key}: {size} ({range}). PyTorch counts this in the training process; it does not decide whether a run "
@@ -49,29 +53,6 @@ _METRIC_WITH_POOL = N_(
     "{key}: {size} ({range}). PyTorch counts this in the training process, including the memory of the "
     "sleeping rollout engine; it does not decide whether a run fits."
 )
-
-
-def run_texts(estimate: Estimate) -> dict[str, str]:
-    """Return the texts of an estimate in tables of runs, see ``runs.COMPUTED``; none without usable figures.
-
-    If the lengths of a run are unknown, the table shows the peak with short sequences and the peak with
-    sequences at their limits.
-    """
-    told = figures(estimate)
-    if told is None:
-        return {}
-    peak = gib_number(told.peak)
-    if not estimate.settings.lengths.known and told.low < 0.9 * told.peak:
-        peak = _("{low} to {high}").format(low=gib_number(told.low), high=peak)
-    return {"estimate.peak": peak, "estimate.phase": _(told.shown.peak_phase.label) if told.shown else ""}
-
-
-def run_texts_of(run: Run, data: EstimatorContext) -> dict[str, str]:
-    """Return the computed columns of a recorded run; empty if its settings allow no estimate."""
-    try:
-        return run_texts(estimate_run(run, data.registries))
-    except NoAnswerError:
-        return {}
 
 
 def answer(
@@ -100,7 +81,8 @@ def answer(
     if shown is not None:
         items += _figures(shown)
     if measured is not None and measured.gib:
-        items += titled_item(_("Measured"), [nodes.Text(measured_text(measured))])
+        text = _(_COUNTERS[measured.counter]).format(size=gib(measured.gib * GIB))
+        items += titled_item(_("Measured"), [nodes.Text(text)])
     return [first, items] if items.children else [first]
 
 

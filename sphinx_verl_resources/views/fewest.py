@@ -9,7 +9,7 @@ from docutils import nodes
 
 from ..i18n import N_, _
 from ..nodes import LEGEND_CLASS, Cell, code_block, details, legend, listed, table_group, titled_item
-from ..printed import flat_yaml
+from ..texts import flat_yaml
 from ..units import crossed, short_number
 
 if TYPE_CHECKING:

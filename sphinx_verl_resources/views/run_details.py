@@ -15,7 +15,7 @@ from ..estimator.recorded import credible, estimate_run, figures, has_own_rollou
 from ..estimator.registries import capacity_of
 from ..i18n import N_, _
 from ..nodes import code_block, listed, notes_title
-from ..run_cells import run_title
+from ..texts import run_title
 from ..units import GIB, gib, gib_number
 from .answer import evidence_items
 from .charts import phase_chart

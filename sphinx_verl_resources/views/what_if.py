@@ -8,7 +8,7 @@ from docutils import nodes
 
 from ..i18n import N_, _
 from ..nodes import between_commas, details, fill, titled, verl_details
-from ..run_cells import WORD_TEXTS
+from ..texts import WORD_TEXTS
 from .answer import SMALLEST
 from .verdicts import as_title, mark, stop
 

@@ -27,8 +27,8 @@ from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.export import gib_value
 from sphinx_verl_resources.estimator.request import Request
 from sphinx_verl_resources.records import WORDS
-from sphinx_verl_resources.run_cells import run_title
 from sphinx_verl_resources.settings.read import read_script
+from sphinx_verl_resources.texts import run_title
 from sphinx_verl_resources.views.verdicts import title
 from sphinx_verl_resources.views.what_if_answers import answers_of, fields_of, first_answer, shared_data
 

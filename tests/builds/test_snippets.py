@@ -37,7 +37,7 @@ RUNS = (
     "qwen2-5-32b-grpo-lora-4xh100", "qwen2-5-72b-grpo-32xh800",
 )  # fmt: skip
 #: Their figures change with constants and cases; other tests compare them.
-OTHER_FIGURES = ("estimate", "fewest", "accuracy", "runs-estimate", "runs-details", "role-data", "what-if")
+OTHER_FIGURES = ("estimate", "fewest", "accuracy", "runs-details", "role-data", "what-if")
 #: The attributes that matter; of classes, those that are ours.
 ATTRIBUTES = (
     "id",

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.printed import nested_yaml, overrides
+from sphinx_verl_resources.texts import nested_yaml, overrides
 
 
 @pytest.mark.parametrize(

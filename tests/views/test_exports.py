@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.diagnostics import FORBIDDEN
-from sphinx_verl_resources.printed import runs_text
-from sphinx_verl_resources.records import Links, Run
+from sphinx_verl_resources.records import Run
+from sphinx_verl_resources.texts import runs_text
 
 COLUMN = "settings.data.x"
 RUN = {
@@ -37,7 +37,7 @@ any_text = texts.map(lambda text: " ".join(FORBIDDEN.sub("", text).split())).fil
 
 def printed(text: str, form: str, *more: str) -> str:
     """Return a table with one row, and the text in its first cell."""
-    return runs_text([Run(**RUN, settings={"data.x": text})], [COLUMN, *more], Links(), form)
+    return runs_text([Run(**RUN, settings={"data.x": text})], [COLUMN, *more], form)
 
 
 def cell_of(soup: BeautifulSoup) -> str:
