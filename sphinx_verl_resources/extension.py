@@ -58,6 +58,7 @@ ROOMS = {
 }
 STATIC = Path(__file__).parent / "static"
 STYLE_SHEET, FORM_STYLE_SHEET = "verl-resources.css", "verl-what-if.css"
+#: What the HTML of a page with a form contains.
 FORM = '<form class="verl-what-if'
 #: The scripts by what the HTML of a page must contain: scrolling tables, tabs and folded blocks are on every
 #: page of ours; the others are for filters and folded rows, and for forms.
