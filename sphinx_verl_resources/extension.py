@@ -54,13 +54,15 @@ ROOMS = {
     "form": "sphinx_ext.form:settle_forms",
 }
 STATIC = Path(__file__).parent / "static"
-STYLE_SHEET = "verl-resources.css"
+STYLE_SHEET, FORM_STYLE_SHEET = "verl-resources.css", "verl-what-if.css"
+#: What the HTML of a page with a form contains.
+FORM = '<form class="verl-what-if'
 #: The scripts by what the HTML of a page must contain: scrolling tables, tabs and folded blocks are on every
 #: page of ours; the others are for filters and folded rows, and for forms.
 SCRIPTS = {
     "": "verl-tables.js",
     ELEMENT_ID: "verl-resources.js",
-    '<form class="verl-what-if': "verl-what-if.js",
+    FORM: "verl-what-if.js",
 }
 #: After the scripts of the theme.
 AFTER_THE_THEME = 600
@@ -184,6 +186,8 @@ def add_assets(
         return
     app.add_css_file(STYLE_SHEET)
     html = "".join(node.astext() for node in doctree.findall(nodes.raw))
+    if FORM in html:
+        app.add_css_file(FORM_STYLE_SHEET)
     for text, script in SCRIPTS.items() if is_for_browsers(app.builder) else ():
         if text in html:
             app.add_js_file(script, priority=AFTER_THE_THEME, loading_method="defer")

@@ -1,7 +1,5 @@
-/*
- * Filters and folds the tables of runs. The page is complete without this script: the style sheet hides the controls
- * where no scripts run. The runs and all texts come from the JSON next to the bar, see filter_bar.py.
- */
+/* Filters, folds and sorts the tables of runs. The page is complete without this script: the style sheet hides the
+   controls where no scripts run. The runs and all texts come from the JSON next to the bar, see filter_bar.py. */
 (() => {
   'use strict';
 
@@ -13,23 +11,30 @@
   const all = (selector, place = document) => [...place.querySelectorAll(selector)];
   const make = (name, properties) => Object.assign(document.createElement(name), properties);
   const fill = (text, values) => text.replace(/\{(\w+)\}/g, (braces, name) => values[name] ?? braces);
-  const runOf = (element) => /(?:^| )verl-run-(\S+)/.exec(element.className)[1];
+  const named = (prefix) => (element) => RegExp(`(?:^| )verl-${prefix}-(\\S+)`).exec(element.className)[1];
+  const [runOf, columnOf] = [named('run'), named('col')];
   const runsIn = (element) => all('tr[class*="verl-run-"]', element).map(runOf);
 
   const tables = all('table.verl-runs').map((table) => {
-    const region = table.closest('.verl-scroll');
-    const button = region.matches(':has(+ .verl-unfold)') ? region.nextElementSibling : null;
-    return { table, ids: runsIn(table), button };
+    const [body] = table.tBodies;
+    return { body, rows: [...body.rows], heads: body.rows.length > 1 ? all('th[class*="verl-col-"]', table) : [] };
   });
   const rowsAndDetails = all('[class*="verl-run-"]').filter((element) => runs[runOf(element)]);
   // Not other sections whose title begins with "Size".
   const sections = all('section[id^="size-"]').filter(({ id }) => /^size-\d+(-\d+)?b(-\d+)*$/.test(id));
   const bar = document.querySelector('.verl-filter');
   const [status, foldAll, clear] = all('.verl-status, .verl-unfold-all, .verl-clear');
+  const selects = all('.verl-filter select');
+  const facetOf = (select) => select.id.replace('verl-filter--', '');
+  const unfolders = all('.verl-unfold'); // Each follows a table.
 
+  /** What the address may contain: a value of each facet, and a column, after a minus for the descending order. */
+  const offers = Object.fromEntries(names.map((name) => [name, facets[name].map(([value]) => value)]));
+  offers.sort = tables.flatMap(({ heads }) => heads.map(columnOf)).flatMap((name) => [name, `-${name}`]);
   const nothing = Object.fromEntries(names.map((name) => [name, '']));
   const state = {};
   let unknown = [];
+  let sorted = '';
   /** The runs that are folded until a reader asks for them, and those that are folded now. */
   const more = new Set(bar?.matches('.verl-folding') ? all('tr.verl-more').map(runOf) : []);
   let folded = new Set(more);
@@ -44,11 +49,10 @@
   function read() {
     const query = new URLSearchParams(location.search);
     unknown = [];
-    for (const name of names) {
+    for (const [name, values] of Object.entries(offers)) {
       const text = query.get(name) ?? '';
-      const found = facets[name].find(([value]) => value.toLowerCase() === text.toLowerCase());
-      state[name] = found?.[0] ?? '';
-      if (text && !found) unknown.push(`${name}=${text.slice(0, 80)}`);
+      state[name] = values.find((value) => value.toLowerCase() === text.toLowerCase()) ?? '';
+      if (text && !state[name]) unknown.push(`${name}=${text.slice(0, 80)}`);
     }
     show();
   }
@@ -58,7 +62,7 @@
     unknown = [];
     Object.assign(state, changes);
     const url = new URL(location.href);
-    for (const name of names) {
+    for (const name of Object.keys(offers)) {
       url.searchParams.delete(name);
       if (state[name]) url.searchParams.append(name, state[name]);
     }
@@ -79,13 +83,15 @@
       element.classList.toggle('verl-folded', isFolded(runOf(element)));
     }
     for (const section of sections) section.hidden = isHidden(runsIn(section));
-    for (const { ids: own, button } of tables) if (button) button.hidden = !own.some(isFolded);
+    for (const place of unfolders) place.hidden = !runsIn(place.previousElementSibling).some(isFolded);
+    if (sorted !== state.sort) tables.forEach(sort); // Only then, because a row that moves loses the focus.
+    sorted = state.sort;
     if (bar) showBar();
   }
 
   function showBar() {
     const count = { shown: ids.filter((id) => matches(id) && !isFolded(id)).length, total: ids.length };
-    names.forEach(showChoices);
+    selects.forEach(showChoices);
     clear.hidden = !isFiltered();
     foldAll.hidden = isFiltered() || !more.size;
     foldAll.textContent = fill(folded.size ? words.unfold : words.fold, count);
@@ -96,21 +102,38 @@
     if (unknown.length) sentences.push(fill(words.unknown, { asked: unknown.join(', ') }));
     // Screen readers announce every change, even to the same text.
     if (status.textContent === sentences.join('')) return;
-    status.replaceChildren(...sentences.map((textContent) => make('span', { textContent })));
+    status.replaceChildren(...sentences.map((text) => make('span', { textContent: text })));
   }
 
-  const selectOf = (name) => document.getElementById(`verl-filter--${name}`);
-
   /** Show with each value how many runs it would leave. */
-  function showChoices(name) {
+  function showChoices(select) {
+    const name = facetOf(select);
     const left = ids.filter((id) => matches(id, name)).map((id) => runs[id][name]);
-    const select = selectOf(name);
     facets[name].forEach(([value, text], index) => {
-      const option = select?.options[index + 1] ?? select?.appendChild(make('option', { value: index }));
       const count = left.filter((each) => each === value).length;
-      if (option) option.text = fill(words.option, { value: text, count });
-      if (option) option.selected = value === state[name];
+      select.options[index + 1].text = fill(words.option, { value: text, count });
     });
+    select.selectedIndex = offers[name].indexOf(state[name]) + 1;
+  }
+
+  /** Sort a table by the column in the state; without this column, return it to the order of the page. */
+  function sort({ body, rows, heads }) {
+    const [, minus, name] = /^(-?)(.*)/.exec(state.sort);
+    const index = heads.findIndex((head) => columnOf(head) === name);
+    heads.forEach((head) => (head.ariaSort = null));
+    if (index >= 0) heads[index].ariaSort = minus ? 'descending' : 'ascending';
+    const inOrder = (one, two) => compare(one.cells[index], two.cells[index], minus ? -1 : 1);
+    body.append(...(index < 0 ? rows : [...rows].sort(inOrder)));
+  }
+
+  const textOf = (cell) => cell.textContent.replace(/\u00a0\[\d+\]/g, '').trim(); // Without marks of remarks.
+  const numberOf = (cell) => (cell.matches('.num') ? parseFloat(textOf(cell).replaceAll(',', '')) : Infinity);
+  const collator = new Intl.Collator(undefined, { numeric: true }); // It sorts 0.8.3 before 0.10.0.
+
+  /** Compare cells: first numbers, then texts; the empty ones are last in both directions. */
+  function compare(one, two, sign) {
+    const [text, other] = [one, two].map(textOf);
+    return !text - !other || sign * (numberOf(one) - numberOf(two) || collator.compare(text, other));
   }
 
   /** Show the target of a fragment if it is filtered out, folded or closed; return it if so. */
@@ -120,22 +143,32 @@
     target.closest('details')?.setAttribute('open', '');
     if (target.closest('[hidden]')) change(nothing);
     const hider = target.closest('.verl-folded');
-    if (hider) tables.filter((table) => table.ids.includes(runOf(hider))).forEach((table) => unfold(table.ids));
+    if (hider) unfold(tables.map(({ body }) => runsIn(body)).filter((own) => own.includes(runOf(hider))).flat());
     return target;
   }
 
-  for (const { table, ids: own, button } of tables) {
-    button?.addEventListener('click', () => {
-      unfold(own);
+  for (const place of unfolders) {
+    place.firstElementChild.addEventListener('click', () => {
+      const table = place.previousElementSibling;
+      unfold(runsIn(table));
       const row = table.querySelector('tr.verl-more');
       row.tabIndex = -1;
       row.focus(); // The button, which had the focus, disappears.
     });
   }
-  for (const name of names) {
-    selectOf(name)?.addEventListener('change', ({ target }) => {
-      change({ [name]: facets[name][target.value]?.[0] ?? '' });
-    });
+  for (const select of selects) {
+    const values = offers[facetOf(select)];
+    select.append(...values.map((value, index) => new Option('', index)));
+    select.addEventListener('change', () => change({ [facetOf(select)]: values[select.selectedIndex - 1] ?? '' }));
+  }
+  // Headings become buttons: ascending, descending, the order of the page.
+  for (const head of tables.flatMap(({ heads }) => heads)) {
+    const name = columnOf(head);
+    const next = { [name]: `-${name}`, [`-${name}`]: '' };
+    const button = make('button', { type: 'button', className: 'verl-sort' });
+    button.append(...head.firstElementChild.childNodes);
+    head.firstElementChild.append(button);
+    button.addEventListener('click', () => change({ sort: next[state.sort] ?? name }));
   }
   foldAll?.addEventListener('click', () => foldOnly(folded.size ? [] : more));
   clear?.addEventListener('click', () => {

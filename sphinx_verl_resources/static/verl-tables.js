@@ -1,7 +1,4 @@
-/*
- * Long names, scrolling tables, tabs, and copy buttons. The page is complete without this script. The texts of
- * the buttons come from the JSON of a page with runs, see filter_bar.py.
- */
+/* Long names, scrolling tables, tabs, and copy buttons. The page is complete without this script. */
 (() => {
   'use strict';
 
@@ -19,22 +16,19 @@
     }
   }
 
-  /** Let the keyboard stop only at tables that scroll, and mark the edges beyond which there is more. */
-  function markEdges(box) {
-    const room = box.scrollWidth - box.clientWidth;
-    const gone = Math.abs(box.scrollLeft); // Negative if text runs from right to left.
-    box.classList.toggle('verl-more-before', gone > 1);
-    box.classList.toggle('verl-more-after', room - gone > 1);
-    if (room > 1) box.tabIndex = 0;
-    else box.removeAttribute('tabindex');
-  }
-
-  const observer = new ResizeObserver((entries) => {
-    new Set(entries.map(({ target }) => target.closest('.verl-scroll'))).forEach(markEdges);
-  });
+  // Let the keyboard stop only at tables that scroll, and mark the edges beyond which there is more.
   for (const box of all('.verl-scroll[tabindex]')) {
+    const mark = () => {
+      const room = box.scrollWidth - box.clientWidth;
+      const gone = Math.abs(box.scrollLeft); // Negative if text runs from right to left.
+      box.classList.toggle('verl-more-before', gone > 1);
+      box.classList.toggle('verl-more-after', room - gone > 1);
+      if (room > 1) box.tabIndex = 0;
+      else box.removeAttribute('tabindex');
+    };
+    const observer = new ResizeObserver(mark);
     [box, ...box.children].forEach((element) => observer.observe(element));
-    box.addEventListener('scroll', () => markEdges(box), { passive: true });
+    box.addEventListener('scroll', mark, { passive: true });
   }
 
   // Tabs are links to panels.
@@ -63,7 +57,7 @@
   /** The script of the form uses this too; a page with it always has this script. */
   globalThis.verlCopy = (text) => navigator.clipboard?.writeText(text).then(() => true, () => false) ?? false;
 
-  /** Add to each folded block buttons that copy its settings and, for a run, the link to its row. */
+  /** Add to folded blocks buttons that copy their code and, for a run, the link to its row. */
   function addCopyButtons({ words }) {
     const add = (place, label, getText) => {
       const copy = document.createElement('button');
@@ -74,14 +68,12 @@
       });
       (place.closest('div[class*="highlight-"]') ?? place).before(copy);
     };
-    for (const block of all('.verl-details')) {
-      const codes = all('pre', block);
-      // Another extension may have added buttons of its own.
-      const bare = codes.filter((code) => !code.parentElement.querySelector('.copybtn'));
-      bare.forEach((code) => add(code, words.copy, () => code.textContent));
-      const run = [...block.classList].find((name) => name.startsWith('verl-run-'));
-      const address = () => new URL(`${location.pathname}#${run.replace('verl-', '')}`, location.href).href;
-      if (run) add(codes[0] ?? block.lastElementChild, words.copyLink, address);
+    // Another extension may have added buttons of its own.
+    for (const code of all('.verl-details pre:not(:has(~ .copybtn))')) add(code, words.copy, () => code.textContent);
+    for (const block of all('.verl-details[class*="verl-run-"]')) {
+      const [, row] = /verl-(run-\S+)/.exec(block.className);
+      const address = () => `${location.href.split(/[?#]/)[0]}#${row}`;
+      add(block.querySelector('pre') ?? block.lastElementChild, words.copyLink, address);
     }
   }
 

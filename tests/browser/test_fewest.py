@@ -1,4 +1,4 @@
-"""The tabs of ``.. verl-fewest::``: links that work without a script, and do not move with it."""
+"""The tabs of ``.. verl-fewest::``: links that work without a script, and do not move with it; folded rows in every theme."""
 
 from __future__ import annotations
 
@@ -71,3 +71,16 @@ def test_an_address_names_the_table(site, folder):
         page.wait_for_load_state("load")
         assert page.evaluate(SHOWN) == [f"fewest-{shown}-gb"]
         assert page.evaluate(CURRENT) == [f"{shown} GB"]
+
+
+def test_the_button_below_a_table_unfolds_its_rows(site, folder):
+    """Furo puts a box around each table, so that the button does not follow the table itself."""
+    page = site(folder).open("rows.html")
+    button = page.locator("#size-0-5b .verl-unfold button")
+    shown = page.locator("#size-0-5b table.verl-runs tbody tr:visible")
+    before = shown.count()
+    gap = "(button) => button.getBoundingClientRect().top - button.closest('section').querySelector('table').getBoundingClientRect().bottom"
+    assert button.evaluate(gap) < 20
+    button.click()
+    assert shown.count() > before > 0
+    assert not button.is_visible()

@@ -60,6 +60,9 @@ def test_the_keyboard_alone_goes_through_the_page(site, folder):
     assert page.locator("section[id^=size-]:visible").count() == 1
     tab_to(page, ".verl-clear")
     page.keyboard.press("Enter")
+    tab_to(page, "#size-0-5b .verl-sort")
+    page.keyboard.press("Space")
+    assert page.locator("#size-0-5b [aria-sort]").count() == 1
     tab_to(page, "#size-0-5b .verl-unfold button")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.matches('#size-0-5b tr')")

@@ -1,4 +1,4 @@
-"""Tables of runs: filters and their address, order, folded rows, copying, printing, and pages without scripts."""
+"""Tables of runs: filters and sort orders with their address, folded rows, copying, printing, and pages without scripts."""
 
 from __future__ import annotations
 
@@ -60,6 +60,65 @@ def test_two_tables_have_one_bar_and_count_a_run_once(opened):
     assert page.get_by_text("Seven").is_visible(), "the caption stays"
 
 
+# -- sort
+
+
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+def test_a_heading_sorts_up_and_down_and_returns_to_the_order_of_the_page(opened, key):
+    page = opened()
+    heading = page.locator("#size-7b th.verl-col-gpus")
+    button = heading.get_by_role("button", name="Resource", exact=True)
+    states = []
+    for _press in range(4):
+        states.append((query(page), heading.get_attribute("aria-sort"), "".join(rows(page, 1))))
+        button.press(key)
+        assert button.evaluate("(button) => button === document.activeElement"), "the focus stays"
+    assert states == [
+        ("", None, "ab"),
+        ("?sort=gpus", "ascending", "ba"),
+        ("?sort=-gpus", "descending", "ab"),
+        ("", None, "ab"),
+    ]
+    for address, _direction, order in (states[0], states[2]):
+        page.go_back()
+        assert (query(page), "".join(rows(page, 1))) == (address, order)
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ("gpus", "bca"), ("-gpus", "acb"), ("max-batch", "bac"), ("-max-batch", "abc"), ("infer", "bac"),
+        ("-INFER", "abc"), ("-task", "bac"), ("train", "abc"), ("model", "abc"),
+    ],
+)  # fmt: skip
+def test_an_order_is_natural_with_empty_cells_last_and_equal_ones_as_before(opened, sort, order):
+    """A remark is no part of a value: all runs of this table have the same backend."""
+    page = opened(f"runs.html?sort={sort}")
+    assert "".join(rows(page, 1)) == order.replace("c", ""), "what did not run stays folded"
+    page.get_by_role("button", name=SHOW_ALL).click()
+    assert "".join(rows(page, 1)) == order
+
+
+def test_an_address_with_a_filter_and_an_order_opens_both_in_all_tables(opened):
+    page = opened("runs.html?size=7B&sort=-gpus")
+    assert (status(page), every_row(page)) == ("Showing 3 of 6 runs", ["a", "c", "b"])
+    page.get_by_role("button", name="Clear the filters").click()
+    assert (every_row(page), query(page)) == (["d", "e", "f", "a", "b"], "?sort=-gpus")
+    assert page.locator("[aria-sort=descending]").count() == 2
+    choose(page, "Size", "7B (3)")
+    assert query(page) == "?size=7B&sort=-gpus"
+
+
+def test_numbers_are_no_versions_and_a_table_without_the_column_stays(opened):
+    page = opened("two.html?sort=-settings-data-x")
+    page.get_by_role("button", name=SHOW_ALL).click()
+    assert (rows(page, 0), page.locator("[aria-sort]").count()) == (["b", "a", "c"], 1)
+    before = rows(page, 1)
+    page.get_by_role("button", name="Model").click()
+    assert rows(page, 0) == ["a", "b", "c"]
+    assert sorted(rows(page, 1)) == sorted(before) != rows(page, 1)
+
+
 # -- fold
 
 
@@ -95,6 +154,7 @@ def test_an_address_that_asks_for_what_is_folded_shows_it(opened, path):
     [
         ("size=99B&task=xyz", "size=99B, task=xyz"), ("gpu=%00%ff<b>", "gpu=\0\ufffd<b>"),
          ("kind=ran&train=__proto__", "train=__proto__"),
+        ("sort=-nope", "sort=-nope"), ("size=7B&sort=--gpus", "sort=--gpus"),
         (f"size={'9' * 500}", f"size={'9' * 80}"),
     ],
 )  # fmt: skip
@@ -175,8 +235,9 @@ def test_print_has_every_row_and_the_details_of_what_ran(opened):
     page.emulate_media(media="print")
     assert len(every_row(page)) == 6
     assert not page.locator("#run-c-details").is_visible()
-    controls = page.locator(".verl-filter, .verl-unfold, main button, body > button")
+    controls = page.locator(".verl-filter, .verl-unfold, [role=main] button:not(.verl-sort), body > button")
     assert not controls.locator("visible=true").count()
+    assert page.locator("#size-7b thead").inner_text().split()[:3] == ["Tag", "Model", "Task"]
 
 
 # -- everywhere
@@ -207,9 +268,10 @@ def test_without_scripts_every_row_is_there_and_no_control(opened):
 def test_a_strict_policy_is_kept(site, runs_folder):
     """The policy refuses column widths from the server; the style sheet sets them in any case."""
     served = site(runs_folder, {"Content-Security-Policy": "script-src 'self'; style-src 'self'"})
-    page = served.open("two.html")
+    page = served.open("two.html?sort=-gpus")
     before = list(served.problems)
     choose(page, "Size", "0")
+    page.get_by_role("button", name="Resource").first.click()
     assert served.problems == before
     assert [problem for problem in before if "inline style" not in problem] == []
     served.problems.clear()

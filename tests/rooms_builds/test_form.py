@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,7 @@ def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, b
     assert build.warnings == []
     assert scripts(build) == ["verl-what-if.js"]
     assert build.soup().select("script[src*='verl-tables.js']"), "which copies"
+    assert build.soup().select("link[href*='verl-what-if.css']")
     names = [f"verl-what-if-{name}.js" for name in shared(build)["files"]]
     found = files(build)
     assert sorted(names) == sorted(found)
@@ -81,6 +83,8 @@ def test_the_runs_that_it_names_are_links_to_their_rows(project):
     links = build.soup().select("form.verl-what-if .verl-if-ran a")
     assert [link["href"] for link in links] == ["rows.html#run-qwen2-7b-grpo-2xh800"]
     assert shared(build)["rows"] == {"start": "rows.html#run-", "others": {}}
+    sheets = [Path(link["href"]).name for link in build.soup("rows.html").select("link[href*=verl-]")]
+    assert [name.partition("?")[0] for name in sheets] == ["verl-resources.css"], "that page has no form"
     alone = project.page("Text.", "rows.rst").build()
     named = [run for run, *_ in data_of(next(iter(files(alone).values())))[1]["runs"]]
     assert shared(alone)["rows"] == {"start": "", "others": dict.fromkeys(named, "")}
