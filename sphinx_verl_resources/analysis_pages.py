@@ -9,22 +9,21 @@ from docutils import nodes
 from .analysis import COMPONENTS, PER_GPU, Outcome, analyse, assumptions_of, judge
 from .analysis_records import LIMITS, REQUIREMENTS, TOTAL
 from .charts import formula_list, waterfall
-from .diagnostics import NoAnswerError, did_you_mean
+from .diagnostics import NoAnswerError, did_you_mean, one_line
 from .directive import ABOUT_TABLE, Option, VerlDirective, number, pieces
 from .domain import page_link
 from .i18n import N_, _, plural
 from .nodes import (
+    PATH_CLASS,
     Cell,
     bold,
     code_block,
-    column_table,
     in_a_row,
     legend,
     listed,
     marks,
     notes_title,
     numbered_notes,
-    one_line,
     recorded,
     table_group,
 )
@@ -78,7 +77,7 @@ class AnalysisDirective(VerlDirective):
         more = _("The estimator computes what verl really does, phase by phase.")
         about_estimator = page_link(self.env, self.domain.settings.estimator_page, more)
         notes = numbered_notes(*map(self._remark, new), start=listed_before + 1)
-        return [*content, notes_title(title), notes, notes_title(about_estimator)]
+        return [*content, notes_title(title), notes, notes_title("", about_estimator)]
 
     def _remark(self, remark: Remark) -> nodes.paragraph:
         sources: list[nodes.Node] = []
@@ -331,13 +330,13 @@ class VerlConfigAdvice(AnalysisDirective):
             "command-line": code_block(command, "bash", CONFIG_CLASS),
         }
         if "table" in self.values["show"]:
-            rows = column_table(keys.items(), [
-                (_("Key"), lambda row: Cell.path(row[0], after=self.marks(row[0]))),
-                (_("Advised"), lambda row: as_text(record.settings[row[0]])),
-                (_("verl's default"), lambda row: as_text(row[1].default) if row[1] else unknown),
-                (_("Effect on memory"), lambda row: one_line(row[1].effect) if row[1] else unknown),
-            ])  # fmt: skip
-            made["table"] = self.table(rows, _("{model}: settings").format(model=record.name))
+            rows = []
+            for name, key in keys.items():
+                known = (as_text(key.default), one_line(key.effect)) if key else (unknown, unknown)
+                texts = map(Cell.of, (as_text(record.settings[name]), *known))
+                rows.append([Cell.of(name, self.marks(name), PATH_CLASS), *texts])
+            inside = table_group([_("Key"), _("Advised"), _("verl's default"), _("Effect on memory")], rows)
+            made["table"] = self.table(inside, _("{model}: settings").format(model=record.name))
         return [made[piece] for piece in self.values["show"]]
 
 
@@ -409,15 +408,20 @@ class VerlAnalysis(AnalysisDirective):
             label = known[item.name].label if item.name in known else item.name
             saved = (Cell.number(change.get(item.name, "")) for change in changes)
             cells = [Cell.of(f"{count}. {item.advice}"), Cell.of(label, self.marks(item.name))]
-            rows.append([*cells, Cell.of(one_line(item.reason)), *saved, Cell.path(*item.keys)])
+            rows.append(
+                [
+                    *cells,
+                    Cell.of(one_line(item.reason)),
+                    *saved,
+                    Cell.of(", ".join(item.keys), (), PATH_CLASS),
+                ]
+            )
         return table_group([_("Priority"), _("Step"), _("Why"), *headings, _("Keys")], rows)
 
     def _trade_offs(self) -> nodes.tgroup:
-        return column_table(self.data.analysis.trade_offs.values(), [
-            (_("Change"), lambda item: Cell.of(item.change, self.marks(item.name))),
-            (_("Reduces"), lambda item: item.gain),
-            (_("Costs"), lambda item: item.cost),
-        ])  # fmt: skip
+        found = self.data.analysis.trade_offs.values()
+        rows = [[Cell.of(item.change, self.marks(item.name)), item.gain, item.cost] for item in found]
+        return table_group([_("Change"), _("Reduces"), _("Costs")], rows)
 
     def _metrics(self) -> nodes.tgroup:
         shared = short_number(assumptions_of(self.data.analysis).memory_limit * 100)

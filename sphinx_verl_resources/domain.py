@@ -180,6 +180,8 @@ class VerlDomain(Domain):
     #: The directory of conf.py, and the number of processes to use.
     confdir: Path
     jobs: int
+    #: Whether the builder writes pages for browsers.
+    for_browsers: bool
     #: Loads what other rooms add, see ``extension.ROOMS``.
     room: Callable[[str], Any]
 

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 #: Increment when the content of pickled doctrees changes: when one of our nodes changes its name or module,
 #: or our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
 #: separate number, ``VerlDomain.data_version``.
-ENV_VERSION = 13
+ENV_VERSION = 14
 
 #: The directives, each loaded when a page has one.
 DIRECTIVES = {
     "verl-runs": "record_tables:VerlRuns",
     "verl-gpus": "record_tables:VerlGpus",
     "verl-models": "record_tables:VerlModels",
-    "verl-downloads": "record_tables:VerlDownloads",
+    "verl-downloads": "sphinx_ext.downloads:VerlDownloads",
     "verl-memory": "analysis_pages:VerlMemory",
     "verl-memory-summary": "analysis_pages:VerlMemorySummary",
     "verl-requirements": "analysis_pages:VerlRequirements",
@@ -48,11 +48,10 @@ DIRECTIVES = {
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "sphinx_ext.estimate:VerlEstimate"
-#: What other rooms add to the core: computed columns, details of a run, the export, and the kind of data.
+#: What other rooms add to the core: computed columns, details of a run, and the kind of data.
 ROOMS = {
     "columns": "views.estimate:run_texts_of",
     "details": "views.run_details:details_of",
-    "export": "answer.export:export_of",
     "data": "estimator.context:EstimatorContext",
     "form": "sphinx_ext.form:settle_forms",
 }
@@ -152,6 +151,7 @@ def start(app: Sphinx) -> None:
     """Set what the domain needs to know of the application."""
     domain = VerlDomain.of(app.env)
     domain.confdir, domain.jobs = Path(app.confdir), app.parallel
+    domain.for_browsers = is_for_browsers(app.builder)
     domain.room = lambda name: load(ROOMS[name])
 
 

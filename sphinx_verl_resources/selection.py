@@ -117,7 +117,7 @@ _FIELDS = (
     Field("versions.torch", "versions.torch"),
     Field("max_batch", N_("MaxBatch"), "max_batch_prompts"),
     Field("kind", N_("Status"), order=KINDS.index),
-    Field("added", N_("Added"), "added"),
+    Field("added", N_("Added"), "added", detail=N_("Added")),
     Field("measured.gib", N_("Peak (GiB)"), "measured_gib"),
     Field("measured.counter", N_("Counter"), "measured_counter"),
     Field("measured.host_ram_gib", N_("Host RAM (GiB per node)"), "measured_host_ram_gib_per_node"),
