@@ -16,7 +16,7 @@ from sphinx.transforms import SphinxTransform
 
 from .domain import VerlDomain
 from .i18n import N_, _, plural
-from .nodes import ROWS, row_html, row_nodes
+from .nodes import ROWS, row_html, row_nodes, verl_summary
 from .records import SIZES, WORDS, family
 from .run_cells import row_classes
 from .selection import natural
@@ -65,6 +65,10 @@ class WriteRows(SphinxTransform):
             cells = body.attributes.pop(ROWS)
             rows = [(row_classes(domain.records.runs[run]), cells[run]) for run in cells]
             body += row_html(rows) if domain.for_browsers else row_nodes(rows)
+        for summary in () if domain.for_browsers else self.document.findall(verl_summary):
+            # Every format can link to a target.
+            summary.insert(0, nodes.target("", "", ids=summary.parent["ids"]))
+            summary.parent["ids"] = []
 
 
 def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> None:

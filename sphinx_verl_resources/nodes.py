@@ -254,7 +254,9 @@ def _visit_table(self: HTML5Translator, node: verl_table) -> None:
     place: nodes.Element = node
     while place.parent and not isinstance(place[0], (nodes.title, verl_summary)):
         place = place.parent
-    label = self.attval(_("Table: {title}").format(title=place[0].astext() if place.parent else ""))
+    title, about = place[0].astext() if place.parent else "", self.__dict__
+    number = about["verl_tables"] = about.get("verl_tables", 0) + 1
+    label = self.attval(_("{title}, table {number}").format(title=title, number=number))
     self.body.append(f'<div class="verl-scroll" role="region" aria-label="{label}" tabindex="0">\n')
     node["start"] = len(self.body)
     self.visit_table(node)
@@ -263,10 +265,8 @@ def _visit_table(self: HTML5Translator, node: verl_table) -> None:
 def _depart_table(self: HTML5Translator, node: verl_table) -> None:
     self.depart_table(node)
     # docutils passes on only the ids and classes of a cell.
-    html = "".join(self.body[node["start"] :])
-    for kind, scope in (("head", "col"), ("stub", "row")):
-        html = html.replace(f'<th class="{kind}', f'<th scope="{scope}" class="{kind}')
-    self.body[node["start"] :] = [html, "</div>\n"]
+    html = "".join(self.body[node["start"] :]).replace('<th class="head', '<th scope="col" class="head')
+    self.body[node["start"] :] = [html.replace('<th class="stub', '<th scope="row" class="stub'), "</div>\n"]
 
 
 def _visitors(tag: str) -> tuple[Callable[[Any, Node], None], Callable[[Any, Node], None]]:

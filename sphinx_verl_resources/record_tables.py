@@ -79,8 +79,7 @@ class VerlRuns(VerlDirective):
         filters = {}
         for name in filter(self.given.__contains__, selection.FILTERS):
             with self.noted(name):
-                words = selection.phrases(self.given[name])
-                filters[name] = selection.filter_values(self.data, name, words)
+                filters[name] = selection.filter_values(self.data, name, selection.phrases(self.given[name]))
         if self.problems:
             return []
         chosen = selection.RunSelection(sizes, tuple(filters.items()), self.values["sort"])
@@ -176,14 +175,14 @@ _COLUMNS: dict[str, dict[str, Callable[[Any], Cell]]] = {
         N_("GPU"): lambda gpu: Cell.of(gpu.name),
         N_("Vendor"): lambda gpu: Cell.of(_VENDORS[gpu.vendor]),
         N_("Nominal (GB)"): lambda gpu: _number(gpu.memory_gb),
-        N_("Memory (GiB)"): lambda gpu: _gib(gpu.memory_mib * MIB),
-        N_("For CUDA (GiB)"): lambda gpu: _gib((gpu.cuda_total_gib or 0) * GIB),
+        N_("Memory (GiB)"): lambda gpu: _number(gpu.memory_mib * MIB, write=gib_number),
+        N_("For CUDA (GiB)"): lambda gpu: _number((gpu.cuda_total_gib or 0) * GIB, write=gib_number),
         N_("Other names"): lambda gpu: Cell.of(", ".join(gpu.aliases)),
     },
     MODEL: {
         N_("Model"): lambda arch: Cell([(arch.hf_id, HUB + arch.hf_id)], classes=(PATH_CLASS,)),
-        N_("Parameters (billion)"): lambda arch: _billions(arch.parameters),
-        N_("Active (billion)"): lambda arch: _billions(arch.parameters_active),
+        N_("Parameters (billion)"): lambda arch: _number(arch.parameters, write=_billions),
+        N_("Active (billion)"): lambda arch: _number(arch.parameters_active, write=_billions),
         N_("Layers"): lambda arch: _number(arch.num_hidden_layers),
         N_("Hidden size"): lambda arch: _number(arch.hidden_size),
         N_("Heads (query/key)"): lambda arch: _number(arch.num_attention_heads, arch.num_key_value_heads),
@@ -193,16 +192,12 @@ _COLUMNS: dict[str, dict[str, Callable[[Any], Cell]]] = {
 }
 
 
-def _number(*numbers: float) -> Cell:
-    return Cell.number("/".join(map(short_number, numbers)))
+def _number(*numbers: float | None, write: Callable[[float], str] = short_number) -> Cell:
+    return Cell.number("/".join(write(number) for number in numbers if number))
 
 
-def _gib(size: float) -> Cell:
-    return Cell.number(gib_number(size) if size else "")
-
-
-def _billions(parameters: int | None) -> Cell:
-    return Cell.number(f"{parameters / 1e9:,.2f}" if parameters else "")
+def _billions(parameters: float) -> str:
+    return f"{parameters / 1e9:,.2f}"
 
 
 def entries_named(data: Dataset, kind: str, names: Sequence[str]) -> tuple[Any, ...]:
