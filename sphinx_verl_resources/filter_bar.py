@@ -83,9 +83,8 @@ def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> No
     for body in bodies if folded else ():
         if count := len(body[ROWS].keys() & others):
             text = plural("{count} more run", "{count} more runs", count).format(count=count)
-            _insert(
-                f'<p class="verl-unfold">{_button("verl-unfold-rows", text)}</p>\n', body.parent.parent, 1
-            )
+            html = f'<p class="verl-unfold">{_button("verl-unfold-rows", text)}</p>\n'
+            _insert(html, body.parent.parent, after=1)
 
 
 def _insert(html: str, place: nodes.Element, after: int = 0) -> None:

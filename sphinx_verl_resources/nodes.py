@@ -254,8 +254,8 @@ def _visit_table(self: HTML5Translator, node: verl_table) -> None:
     place: nodes.Element = node
     while place.parent and not isinstance(place[0], (nodes.title, verl_summary)):
         place = place.parent
-    title, about = place[0].astext() if place.parent else "", self.__dict__
-    number = about["verl_tables"] = about.get("verl_tables", 0) + 1
+    title = place[0].astext() if place.parent else ""
+    number = self.__dict__["verl_tables"] = self.__dict__.get("verl_tables", 0) + 1
     label = self.attval(_("{title}, table {number}").format(title=title, number=number))
     self.body.append(f'<div class="verl-scroll" role="region" aria-label="{label}" tabindex="0">\n')
     node["start"] = len(self.body)
