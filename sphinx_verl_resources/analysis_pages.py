@@ -9,21 +9,20 @@ from docutils import nodes
 
 from .analysis import NUMBERS, PER_GPU, POWERS, Outcome, analyse, assumption_texts, verdict
 from .charts import formula, formula_list, waterfall
-from .diagnostics import NoAnswerError, did_you_mean
+from .diagnostics import NoAnswerError, did_you_mean, one_line
 from .directive import ABOUT_TABLE, Option, VerlDirective, choices
 from .domain import ESTIMATOR, LABEL, link
 from .i18n import N_, _
 from .nodes import (
+    PATH_CLASS,
     Cell,
     between_commas,
     bold,
     code_block,
-    column_table,
     listed,
     marks,
     notes_title,
     numbered_notes,
-    one_line,
     recorded,
     table_group,
 )
@@ -78,7 +77,7 @@ class AnalysisDirective(VerlDirective):
         more = _("The estimator computes what verl really does, phase by phase.")
         about_estimator = link(self.env, LABEL, ESTIMATOR, more)
         notes = numbered_notes(*map(self._remark, new), start=listed_before + 1)
-        return [*content, notes_title(title), notes, notes_title(about_estimator)]
+        return [*content, notes_title(title), notes, notes_title("", about_estimator)]
 
     def _remark(self, name: str) -> nodes.paragraph:
         remark, verl, links = self.data.analysis.remarks[name], self.data.analysis.verl, []
@@ -156,12 +155,13 @@ class VerlMemory(AnalysisDirective):
 
     def _specification(self, one: Outcome) -> nodes.table:
         """Return a table with one row per number, including those that no formula uses."""
-        rows = column_table(one.numbers.items(), [
-            (_("Quantity"), lambda row: self.marked(_(NUMBERS[row[0]]), row[0])),
-            (_("Value"), lambda row: Cell.number(short_number(row[1]) if row[1] else "")),
-        ])  # fmt: skip
+        rows = [
+            [self.marked(_(NUMBERS[name]), name), Cell.number(short_number(number) if number else "")]
+            for name, number in one.numbers.items()
+        ]
+        inside = table_group([_("Quantity"), _("Value")], rows)
         model = one.name if one.checkpoint in {"", one.name} else f"{one.name} ({one.checkpoint})"
-        return self.table(rows, _("{model}: the model").format(model=model), with_options=False)
+        return self.table(inside, _("{model}: the model").format(model=model), with_options=False)
 
     def _formulas(self, one: Outcome) -> nodes.definition_list:
         """Return the formulas of each component, of the total and of each step."""
@@ -282,13 +282,13 @@ class VerlConfigAdvice(AnalysisDirective):
             "command-line": code_block(command, "bash", self.directive),
         }
         if "table" in self.values["show"]:
-            rows = column_table(keys.items(), [
-                (_("Key"), lambda row: Cell.path(row[0], after=self.marks(row[0]))),
-                (_("Advised"), lambda row: as_text(record.settings[row[0]])),
-                (_("verl's default"), lambda row: as_text(row[1].default) if row[1] else unknown),
-                (_("Effect on memory"), lambda row: one_line(row[1].effect) if row[1] else unknown),
-            ])  # fmt: skip
-            made["table"] = self.table(rows, _("{model}: settings").format(model=record.name))
+            rows = []
+            for name, key in keys.items():
+                known = (as_text(key.default), one_line(key.effect)) if key else (unknown, unknown)
+                texts = map(Cell.of, (as_text(record.settings[name]), *known))
+                rows.append([Cell.of(name, self.marks(name), PATH_CLASS), *texts])
+            inside = table_group([_("Key"), _("Advised"), _("verl's default"), _("Effect on memory")], rows)
+            made["table"] = self.table(inside, _("{model}: settings").format(model=record.name))
         return [made[piece] for piece in self.values["show"]]
 
 
@@ -330,7 +330,7 @@ class VerlAnalysis(AnalysisDirective):
                 (_("Priority"), lambda item: item.advice),
                 (_("Step"), lambda item: self.marked(labels.get(item.name, item.name), item.name)),
                 (_("Why"), lambda item: one_line(item.reason)),
-                (_("Keys"), lambda item: Cell.path(*item.keys)),
+                (_("Keys"), lambda item: Cell.of(", ".join(item.keys), (), PATH_CLASS)),
             ]),
             "trade-offs": (_("Memory against speed"), analysis.trade_offs.values(), [
                 (_("Change"), lambda item: self.marked(item.change, item.name)),
@@ -351,4 +351,5 @@ class VerlAnalysis(AnalysisDirective):
             content.append(recorded(item.purpose, *self.marks(item.name)))
             content.append(code_block(item.command, "bash", VerlConfigAdvice.directive))
         caption, items, columns = parts[name]
-        return [*content, self.table(column_table(items, columns), caption)]
+        rows = [[make(item) for _heading, make in columns] for item in items]
+        return [*content, self.table(table_group([heading for heading, _make in columns], rows), caption)]

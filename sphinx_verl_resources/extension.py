@@ -34,7 +34,7 @@ DIRECTIVES = {
     "verl-runs": "record_tables:VerlRuns",
     "verl-gpus": "record_tables:VerlGpus",
     "verl-models": "record_tables:VerlModels",
-    "verl-downloads": "record_tables:VerlDownloads",
+    "verl-downloads": "sphinx_ext.downloads:VerlDownloads",
     "verl-memory": "analysis_pages:VerlMemory",
     "verl-memory-summary": "analysis_pages:VerlMemorySummary",
     "verl-requirements": "analysis_pages:VerlRequirements",
@@ -46,10 +46,9 @@ DIRECTIVES = {
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "sphinx_ext.estimate:VerlEstimate"
-#: What rooms add to the core: details of a run, files to download, and the kind of data.
+#: What rooms add to the core: details of a run, and the kind of data.
 ROOMS = {
     "details": "views.run_details:details_of",
-    "export": "answer.export:export_files",
     "data": "estimator.context:EstimatorContext",
     "form": "sphinx_ext.form:settle_forms",
 }

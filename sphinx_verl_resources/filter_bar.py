@@ -12,41 +12,43 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.transforms import SphinxTransform
 
-from .domain import VerlDomain
-from .i18n import _, plural
-from .nodes import MORE_CLASS, ROWS, row_html, row_nodes, verl_summary
-from .records import SIZES, WORDS, family, run_class
+from .domain import VerlDomain, is_for_browsers
+from .i18n import N_, _, plural
+from .nodes import ROWS, row_html, row_nodes, verl_summary
+from .records import SIZES, WORDS, family
 from .selection import natural
-from .texts import WORD_TEXTS
+from .texts import row_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from .dataset import Dataset
     from .records import Run
 
 ELEMENT_ID = "verl-resources--page"
 #: The value of a run whose source does not state its GPU.
 UNNAMED_GPU = "GPU"
-#: Characters that JSON may contain, but not the text of an element or a script.
-_UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+#: The properties to filter by: the name in the address of the page, the heading, and the value of a run.
+FACETS: tuple[tuple[str, str, Callable[[Run], str]], ...] = (
+    ("gpu", N_("GPU"), lambda run: run.gpus.type or UNNAMED_GPU),
+    ("size", N_("Size"), lambda run: run.size),
+    ("task", N_("Task"), lambda run: family(run.task)),
+    ("trained", N_("Trained"), lambda run: "lora" if run.trains_adapters else "all"),
+    ("train", N_("Backend"), lambda run: run.train),
+    ("kind", N_("Status"), lambda run: run.word),
+)
+#: The texts of values that are not texts themselves.
+_TEXTS = {UNNAMED_GPU: N_("not stated"), "lora": "LoRA", "all": N_("all parameters")}
 
 
 def as_script(data: dict[str, Any]) -> str:
-    """Return JSON that is safe inside an HTML element."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).translate(_UNSAFE)
+    """Return JSON that is safe inside a script element, which only ``<`` could end."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", r"\u003c")
 
 
-class ForBrowsers(SphinxPostTransform):
-    """A transform used only to ask whether pages are for browsers; EPUB looks for links among the nodes."""
-
-    builders = ("html", "dirhtml", "singlehtml")
-
-
-class WriteRows(SphinxPostTransform):
-    """A transform that writes the rows of runs, for browsers with the filter bar.
+class WriteRows(SphinxTransform):
+    """A transform of written pages that writes the rows of runs, for browsers with the filter bar.
 
     It runs before links are collected for linkcheck (800) and for LaTeX's footnotes (400).
     """
@@ -54,77 +56,69 @@ class WriteRows(SphinxPostTransform):
     default_priority = 300
 
     def apply(self, **kwargs: Any) -> None:
-        """Transform the page if it can contain a node of ours."""
-        if VerlDomain.of(self.env).may_show(self.env.docname):
-            super().apply(**kwargs)
-
-    def run(self, **kwargs: Any) -> None:
         """Fill each table."""
+        domain = VerlDomain.of(self.env)
+        for_browsers = is_for_browsers(domain.app.builder)
         bodies = [body for body in self.document.findall(nodes.tbody) if ROWS in body]
-        for_browsers = ForBrowsers(self.document).is_supported()
-        if for_browsers and bodies:
-            _add_controls(bodies, VerlDomain.of(self.env).records)
+        if bodies and for_browsers:
+            _add_controls(bodies, domain.records.runs)
         for body in bodies:
-            rows, names = body.attributes.pop(ROWS)
-            body += row_html(rows, names) if for_browsers else row_nodes(rows, names)
+            cells = body.attributes.pop(ROWS)
+            rows = [(row_classes(domain.records.runs[run]), cells[run]) for run in cells]
+            body += row_html(rows) if for_browsers else row_nodes(rows)
         for summary in () if for_browsers else self.document.findall(verl_summary):
             # Every format can link to a target.
             summary.insert(0, nodes.target("", "", ids=summary.parent["ids"]))
             summary.parent["ids"] = []
 
 
-def _add_controls(bodies: Sequence[nodes.tbody], data: Dataset) -> None:
+def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> None:
     """Put a bar before the tables, and below each a button that unfolds the runs that did not run."""
-    names = dict.fromkeys(name for body in bodies for name in body[ROWS][1])
-    runs = [data.runs[name.split()[0].removeprefix(run_class(""))] for name in names]
+    shown = {run: known[run] for body in bodies for run in body[ROWS]}
+    others = [run for run in shown if shown[run].word != "ran"]
     # If none of them ran, all are shown.
-    folded = sum(run.word != "ran" for run in runs) % len(runs)
-    table: Any = bodies[0].parent.parent
-    is_in_section = table.parent.children[0].astext() in SIZES
-    _insert(_bar(runs, data, folded), table.parent if is_in_section else table)
+    folded = len(others) % len(shown)
+    table = bodies[0].parent.parent
+    place = table.parent if table.parent[0].astext() in SIZES else table
+    _insert(_bar([*shown.values()], folded), place)
     for body in bodies if folded else ():
-        if count := sum(MORE_CLASS in name for name in body[ROWS][1]):
+        if count := len(body[ROWS].keys() & others):
             text = plural("{count} more run", "{count} more runs", count).format(count=count)
             html = f'<p class="verl-unfold">{_button("verl-unfold-rows", text)}</p>\n'
             _insert(html, body.parent.parent, after=1)
 
 
-def _insert(html: str, place: Any, after: int = 0) -> None:
+def _insert(html: str, place: nodes.Element, after: int = 0) -> None:
     place.parent.insert(place.parent.index(place) + after, nodes.raw("", html, format="html"))
 
 
-def _bar(runs: Sequence[Run], data: Dataset, folded: int) -> str:
+def _bar(runs: Sequence[Run], folded: int) -> str:
     """Return the markup of the bar and the data of the script."""
-    facets, total, words = _facets(data), len(runs), _words(len(runs))
-    values = {name: sorted({*map(value, runs)}, key=_order) for name, _heading, value in facets}
-    of_runs = {run.id: {name: value(run)[0] for name, _heading, value in facets} for run in runs}
-    content = as_script({"facets": values, "runs": of_runs, "words": words})
+    of_runs = {run.id: {name: value(run) for name, _heading, value in FACETS} for run in runs}
+    facets, fields, total, words = {}, "", len(runs), _words(len(runs))
+    for name, heading, _value in FACETS:
+        values = sorted({of_run[name] for of_run in of_runs.values()}, key=_order)
+        facets[name] = [(value, _(_TEXTS.get(value, value))) for value in values]
+        # The script adds the options, each with the number of matching runs. A browser that restores the
+        # choices of the last visit would contradict the address.
+        if len(values) > 1:
+            fields += (
+                f'<div class="verl-field"><label for="verl-filter--{name}">{escape(_(heading))}</label>'
+                f'<select id="verl-filter--{name}" autocomplete="off">'
+                f'<option value="-1">{escape(_("All"))}</option></select></div>'
+            )
+    content = as_script({"facets": facets, "runs": of_runs, "words": words})
     script = f'<script type="application/json" id="{ELEMENT_ID}">{content}</script>\n'
-    fields = [_field(name, heading) for name, heading, _value in facets if len(values[name]) > 1]
     if not fields and not folded:
         return script
     status = words["folded" if folded else "all"].format(shown=total - folded, total=total)
-    title = _("Filter the runs")
-    return "".join([
-        f'<fieldset class="verl-filter{" verl-folding" if folded else ""}">',
-        f"<legend>{escape(title)}</legend>",
-        f'<div class="verl-fields">{"".join(fields)}</div>',
-        '<div class="verl-filter-answer">',
-        f'<p class="verl-status" role="status"><span>{escape(status)}</span></p>',
-        _button("verl-unfold-all", words["unfold"].format(total=total), "" if folded else " hidden"),
-        _button("verl-clear", _("Clear the filters"), " hidden"),
-        f"</div></fieldset>\n{script}",
-    ])  # fmt: skip
-
-
-def _field(name: str, heading: str) -> str:
-    """Return a control; the script adds its options, each with the number of matching runs."""
-    # A browser that restores the choices of the last visit would contradict the address.
-    every = escape(_("All"))
+    unfold = _button("verl-unfold-all", words["unfold"].format(total=total), "" if folded else " hidden")
+    clear = _button("verl-clear", _("Clear the filters"), " hidden")
     return (
-        f'<div class="verl-field"><label for="verl-filter--{name}">{escape(heading)}</label>'
-        f'<select id="verl-filter--{name}" autocomplete="off">'
-        f'<option value="-1">{every}</option></select></div>'
+        f'<fieldset class="verl-filter{" verl-folding" if folded else ""}">'
+        f'<legend>{escape(_("Filter the runs"))}</legend><div class="verl-fields">{fields}</div>'
+        '<div class="verl-filter-answer"><p class="verl-status" role="status">'
+        f"<span>{escape(status)}</span></p>{unfold}{clear}</div></fieldset>\n{script}"
     )
 
 
@@ -132,35 +126,9 @@ def _button(name: str, text: str, hidden: str = "") -> str:
     return f'<button type="button" class="{name}"{hidden}>{escape(text)}</button>'
 
 
-def _order(pair: tuple[str, str]) -> Any:
+def _order(value: str) -> Any:
     """Return the sort key of a value: evidence words by strength, the unnamed GPU last."""
-    value = pair[0]
-    return value == UNNAMED_GPU, WORDS.index(value) if value in WORDS else 0, natural(value), pair
-
-
-def _facets(data: Dataset) -> list[tuple[str, str, Callable[[Run], tuple[str, str]]]]:
-    """Return the properties to filter by, in the order of the controls.
-
-    Each has its name in the address of the page, its heading, and a function that returns the value of a run:
-    as in the address, and as text for readers.
-    """
-    everything = ("all", _("all parameters"))
-    gpus: dict[str, str] = {}  # If a GPU has several names on the page, its value is the first.
-
-    def gpu(run: Run) -> tuple[str, str]:
-        name = data.gpu_name(run)
-        if name is None or run.gpus.type is None:
-            return UNNAMED_GPU, _("not stated")
-        return (gpus.setdefault(name, run.gpus.type),) * 2
-
-    return [
-        ("gpu", _("GPU"), gpu),
-        ("size", _("Size"), lambda run: (run.size, run.size)),
-        ("task", _("Task"), lambda run: (family(run.task), family(run.task))),
-        ("trained", _("Trained"), lambda run: ("lora", "LoRA") if run.trains_adapters else everything),
-        ("train", _("Backend"), lambda run: (run.train, run.train)),
-        ("kind", _("Status"), lambda run: (run.word, _(WORD_TEXTS[run.word]).capitalize())),
-    ]
+    return value == UNNAMED_GPU, WORDS.index(value) if value in WORDS else 0, natural(value), value
 
 
 def _words(runs: int) -> dict[str, str]:

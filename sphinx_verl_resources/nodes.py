@@ -5,17 +5,17 @@ Nodes of ours derive from nodes that every builder knows; only HTML has visitors
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from html import escape
-from itertools import repeat
+from itertools import starmap
 from string import Formatter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
+from docutils.nodes import Node
 from docutils.utils import column_width
 
+from .diagnostics import one_line
 from .i18n import _
 
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
 
-T = TypeVar("T")
+    #: What ``fill`` puts into a message.
+    Content = str | Node | Sequence[Node]
+
 #: The minimum and maximum width of a column in characters; a page has 80 to 200.
 MIN_WIDTH, MAX_WIDTH = 4, 60
-#: The attribute of the body of a table with its rows, until ``WriteRows`` writes them: cells, then classes.
+#: The attribute of the body of a table with the cells of its rows by run id, until ``WriteRows`` writes them.
 ROWS = "verl_rows"
 #: Class of a cell with a long name, which may break over lines.
 PATH_CLASS = "verl-path"
-#: Class of the rows and details of runs that did not run, which are folded until a reader unfolds them.
-MORE_CLASS = "verl-more"
 NOTES_CLASS = "verl-notes"
 LEGEND_CLASS = "verl-legend"
 
@@ -58,44 +58,34 @@ class Cell:
 
     Attributes:
         pieces: text and address; ``#`` and an id is an address on the same page.
-        after: nodes after the pieces: marks, and links to other pages.
-        anchor: an id that links can point to.
+        after: nodes after the pieces: marks, links to other pages, and a target.
         classes: classes for the style sheet.
         strong: whether its text is bold, as in a total.
     """
 
     pieces: list[tuple[str, str | None]]
-    after: list[nodes.Node] = field(default_factory=list)
-    anchor: str = ""
+    after: list[Node] = field(default_factory=list)
     classes: tuple[str, ...] = ()
     strong: bool = False
 
     @classmethod
-    def of(cls, text: str, after: Iterable[nodes.Node] = ()) -> Cell:
+    def of(cls, text: str, after: Iterable[Node] = (), *classes: str) -> Cell:
         """Make a cell of plain text."""
-        return cls([(text, None)], [*after])
-
-    @classmethod
-    def path(cls, *names: str, after: Iterable[nodes.Node] = ()) -> Cell:
-        """Make a cell with long names."""
-        return cls([(name, None) for name in names], [*after], classes=(PATH_CLASS,))
+        return cls([(text, None)], [*after], classes=classes)
 
     @classmethod
     def number(cls, text: str) -> Cell:
         """Make a cell with a number."""
-        return cls([(text, None)], classes=("num",))
+        return cls.of(text, (), "num")
 
     @property
     def text(self) -> str:
         """The text of the cell."""
         return ", ".join(text for text, _ in self.pieces) + "".join(node.astext() for node in self.after)
 
-    def inline(self) -> list[nodes.Node]:
+    def inline(self) -> list[Node]:
         """Return the content of the cell."""
-        content: list[nodes.Node] = []
-        for text, address in self.pieces:
-            content += [nodes.Text(", ")] if content else []
-            content.append(link(text, address) if address else nodes.Text(text))
+        content = between_commas(starmap(link, self.pieces))
         if self.strong and self.text:
             content = [nodes.strong("", "", *content)]
         return [*content, *self.after]
@@ -113,57 +103,54 @@ def empty_table(name: str) -> verl_table:
 
 
 def table_group(
-    headings: Iterable[str | Cell],
-    rows: Iterable[Sequence[str | Cell]],
-    names: Sequence[str] | None = None,
+    headings: Iterable[str | Cell], rows: Iterable[Iterable[str | Cell]], runs: Sequence[str] | None = None
 ) -> nodes.tgroup:
     """Make the content of a table, with the structure of a ``list-table``: columns, a header row and a body.
 
     Widths are in characters: the text builder wraps at them; LaTeX and browsers use them as proportions.
 
     Args:
-        headings: the headings of the columns; a text is aligned like the numbers below it.
+        headings: the headings of the columns; they are aligned like the numbers below them.
         rows: the cells or texts of each row.
-        names: the classes of each row, if ``WriteRows`` is to write them.
+        runs: the id of the run in each row, if ``WriteRows`` is to write them.
     """
-    cells = [[cell if isinstance(cell, Cell) else Cell.of(cell) for cell in row] for row in rows]
-    first, specs = [], []
-    for heading, *below in zip(headings, *cells, strict=True):
-        make = Cell.number if any("num" in cell.classes for cell in below) else Cell.of
-        first.append(heading if isinstance(heading, Cell) else make(heading))
-        width = max(MIN_WIDTH, *(column_width(cell.text) for cell in (first[-1], *below)))
-        specs.append(nodes.colspec(colwidth=min(width, MAX_WIDTH)))
-    body = nodes.tbody("", *(row_nodes(cells) if names is None else ()))
-    if names is not None:
-        body[ROWS] = cells, names
-    return nodes.tgroup("", *specs, nodes.thead("", *row_nodes([first])), body, cols=len(specs))
+    every = [[Cell.of(cell) if isinstance(cell, str) else cell for cell in row] for row in (headings, *rows)]
+    specs = []
+    for heading, *below in zip(*every, strict=True):
+        heading.classes += ("num",) * any("num" in cell.classes for cell in below)
+        width = max(column_width(cell.text) for cell in (heading, *below))
+        specs.append(nodes.colspec(colwidth=min(max(width, MIN_WIDTH), MAX_WIDTH)))
+    head, *others = (("", cells) for cells in every)
+    body = nodes.tbody("", *(row_nodes(others) if runs is None else ()))
+    if runs is not None:
+        body[ROWS] = dict(zip(runs, every[1:], strict=True))
+    return nodes.tgroup("", *specs, nodes.thead("", *row_nodes([head])), body, cols=len(specs))
 
 
-def row_nodes(rows: Iterable[Sequence[Cell]], names: Iterable[str] = repeat("")) -> Iterator[nodes.row]:
-    """Make rows, each with its classes."""
-    for cells, name in zip(rows, names, strict=False):
+def row_nodes(rows: Iterable[tuple[str, Sequence[Cell]]]) -> Iterator[nodes.row]:
+    """Make rows from their classes and cells."""
+    for name, cells in rows:
         row = nodes.row(classes=name.split())
         for cell in cells:
-            # LaTeX cannot link to the id of a row, but to a target in its first cell.
-            anchor = [nodes.target("", "", ids=[cell.anchor])] if cell.anchor else []
-            row += nodes.entry("", nodes.paragraph("", "", *anchor, *cell.inline()), classes=[*cell.classes])
+            row += nodes.entry("", nodes.paragraph("", "", *cell.inline()), classes=[*cell.classes])
         yield row
 
 
-def row_html(rows: Iterable[Sequence[Cell]], names: Iterable[str]) -> nodes.raw:
-    """Write rows as a theme would, ten times as fast; their cells contain only texts and links."""
+def row_html(rows: Iterable[tuple[str, Sequence[Cell]]]) -> nodes.raw:
+    """Write rows as a theme would, ten times as fast; their cells contain only texts, links and targets."""
     html: list[str] = []
-    for number, (cells, name) in enumerate(zip(rows, names, strict=True)):
+    for number, (name, cells) in enumerate(rows):
         html.append(f'<tr class="{name} row-{"odd" if number % 2 else "even"}">')
         for cell in cells:
             classes = f' class="{" ".join(cell.classes)}"' if cell.classes else ""
-            anchor = f'<span class="target" id="{cell.anchor}"></span>' if cell.anchor else ""
-            html.append(f"<td{classes}><p>{anchor}{''.join(map(_html, cell.inline()))}</p></td>\n")
+            html.append(f"<td{classes}><p>{''.join(map(_html, cell.inline()))}</p></td>\n")
         html.append("</tr>\n")
     return nodes.raw("", "".join(html), format="html")
 
 
-def _html(node: nodes.Node) -> str:
+def _html(node: Node) -> str:
+    if isinstance(node, nodes.target):
+        return f'<span class="target" id="{node["ids"][0]}"></span>'
     text = escape(node.astext())
     if not isinstance(node, nodes.reference):
         return text
@@ -171,51 +158,33 @@ def _html(node: nodes.Node) -> str:
     return f'<a class="{" ".join([*node["classes"], "reference", kind])}" href="{escape(address)}">{text}</a>'
 
 
-def column_table(
-    items: Iterable[T], columns: Iterable[tuple[str | Cell, Callable[[T], Cell | str]]]
-) -> nodes.tgroup:
-    """Make the content of a table with one row per item.
-
-    Args:
-        items: the items, in order.
-        columns: for each column its heading, and a function that makes the cell of an item, or its text.
-    """
-    headings, makers = zip(*columns, strict=True)
-    return table_group(headings, [[make(item) for make in makers] for item in items])
-
-
 # -- texts
 
 
-def link(text: str, address: str, *classes: str) -> nodes.reference:
-    """Make a link to an address, or to an id on the same page after ``#``."""
+def link(text: str, address: str | None, *classes: str) -> nodes.Text | nodes.reference:
+    """Make a link to an address, or to an id on the same page after ``#``; without an address, a text."""
+    if not address:
+        return nodes.Text(text)
     if address.startswith("#"):
         return nodes.reference("", text, refid=address[1:], internal=True, classes=[*classes])
     return nodes.reference("", text, refuri=address)
 
 
-def fill(message: str, **content: str | nodes.Node | Sequence[nodes.Node]) -> list[nodes.Node]:
+def fill(message: str, **content: Content) -> list[Node]:
     """Replace the names in braces of a translated message with texts or nodes."""
-    pieces: list[str | nodes.Node] = []
+    pieces: list[str | Node] = []
     for before, name, *_rest in Formatter().parse(message):
         value = content[name] if name else ()
-        pieces += [before, *([value] if isinstance(value, (str, nodes.Node)) else value)]
+        pieces += [before, *([value] if isinstance(value, (str, Node)) else value)]
     return [nodes.Text(piece) if isinstance(piece, str) else piece for piece in pieces if piece != ""]
 
 
-def titled(
-    title: str | nodes.Node | Sequence[nodes.Node], content: str | Sequence[nodes.Node]
-) -> list[nodes.Node]:
+def titled(title: Content, content: Content) -> list[Node]:
     """Put a title before the content of a list item."""
     return fill(_("{title}: {text}"), title=title, text=content)
 
 
-def titled_item(title: str, content: str | Sequence[nodes.Node]) -> nodes.list_item:
-    """Make a list item that begins with a bold title."""
-    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
-
-
-def between_commas(items: Iterable[nodes.Node]) -> list[nodes.Node]:
+def between_commas(items: Iterable[Node]) -> list[Node]:
     """Put commas between nodes."""
     return [node for item in items for node in (nodes.Text(_(", ")), item)][1:]
 
@@ -227,12 +196,7 @@ def listed(names: Iterable[str]) -> str:
 
 def in_a_row(*sentences: str) -> str:
     """Join sentences as the language does."""
-    return reduce(lambda text, more: _("{sentence} {next}").format(sentence=text, next=more), sentences)
-
-
-def one_line(text: str) -> str:
-    """Return a recorded text on one line."""
-    return " ".join(text.split())
+    return _("{sentence} {next}").format(sentence="", next="").join(sentences)
 
 
 def code_block(code: str, language: str, name: str) -> nodes.literal_block:
@@ -240,7 +204,7 @@ def code_block(code: str, language: str, name: str) -> nodes.literal_block:
     return nodes.literal_block(code, code, language=language, classes=[name])
 
 
-def recorded(text: str, *content: nodes.Node) -> nodes.paragraph:
+def recorded(text: str, *content: Node) -> nodes.paragraph:
     """Make a paragraph of recorded text or formulas, which are not translated."""
     return nodes.paragraph("", one_line(text), *content, translatable=0)
 
@@ -250,10 +214,9 @@ def legend(text: str) -> nodes.paragraph:
     return nodes.paragraph("", text, classes=[LEGEND_CLASS])
 
 
-def notes_title(*content: nodes.Node | str) -> nodes.paragraph:
+def notes_title(text: str, *content: Node) -> nodes.paragraph:
     """Make the line above notes."""
-    texts = (nodes.Text(item) if isinstance(item, str) else item for item in content)
-    return nodes.paragraph("", "", *texts, classes=["verl-notes-title"])
+    return nodes.paragraph("", text, *content, classes=["verl-notes-title"])
 
 
 def numbered_notes(*paragraphs: nodes.paragraph, start: int = 1) -> nodes.enumerated_list:
@@ -263,7 +226,7 @@ def numbered_notes(*paragraphs: nodes.paragraph, start: int = 1) -> nodes.enumer
     return nodes.enumerated_list("", *items, classes=[NOTES_CLASS], **about)
 
 
-def marks(*targets: tuple[str, str]) -> list[nodes.Node]:
+def marks(*targets: tuple[str, str]) -> list[Node]:
     """Return marks: pairs of a printed mark and the id it refers to on the same page.
 
     A no-break space before a mark keeps it from starting a line.
@@ -272,30 +235,29 @@ def marks(*targets: tuple[str, str]) -> list[nodes.Node]:
     return [node for both in each for node in both]
 
 
-def details(
-    summary: Iterable[nodes.Node], content: Iterable[nodes.Node], name: str = "verl-details"
-) -> verl_details:
+def details(summary: Iterable[Node], content: Iterable[Node], name: str = "verl-details") -> verl_details:
     """Make a folded block.
 
     Args:
         summary: inline nodes; other formats than HTML show them as a paragraph.
         content: the folded part.
-        name: the class of the block.
+        name: the classes of the block.
     """
-    line = verl_summary("", "", *summary, translatable=0)
-    return verl_details("", line, *content, classes=[name])
+    return verl_details("", verl_summary("", "", *summary, translatable=0), *content, classes=name.split())
 
 
 # -- HTML
 
 
 def _visit_table(self: HTML5Translator, node: verl_table) -> None:
-    label, labels = _name_of(node), self.__dict__.setdefault("verl_labels", Counter())
-    labels[label] += 1
-    if labels[label] > 1:  # screen readers list regions by name
-        label = _("{text} ({count})").format(text=label, count=labels[label])
-    about: dict[str, Any] = {"role": "region", "aria-label": label, "tabindex": "0"}
-    self.body.append(self.starttag(nodes.container(), "div", CLASS="verl-scroll", **about))
+    # Screen readers list regions by name: the caption, otherwise the title of what contains the table.
+    place: nodes.Element = node
+    while place.parent and not isinstance(place[0], (nodes.title, verl_summary)):
+        place = place.parent
+    title = place[0].astext() if place.parent else ""
+    number = self.__dict__["verl_tables"] = self.__dict__.get("verl_tables", 0) + 1
+    label = self.attval(_("{title}, table {number}").format(title=title, number=number))
+    self.body.append(f'<div class="verl-scroll" role="region" aria-label="{label}" tabindex="0">\n')
     node["start"] = len(self.body)
     self.visit_table(node)
 
@@ -303,23 +265,11 @@ def _visit_table(self: HTML5Translator, node: verl_table) -> None:
 def _depart_table(self: HTML5Translator, node: verl_table) -> None:
     self.depart_table(node)
     # docutils passes on only the ids and classes of a cell.
-    html = "".join(self.body[node["start"] :])
-    for kind, scope in (("head", "col"), ("stub", "row")):
-        html = html.replace(f'<th class="{kind}', f'<th scope="{scope}" class="{kind}')
-    self.body[node["start"] :] = [html, "</div>\n"]
+    html = "".join(self.body[node["start"] :]).replace('<th class="head', '<th scope="col" class="head')
+    self.body[node["start"] :] = [html.replace('<th class="stub', '<th scope="row" class="stub'), "</div>\n"]
 
 
-def _name_of(table: nodes.Element) -> str:
-    """Return the caption of a table; without one, the title of what contains it."""
-    place = table
-    while place.parent and not isinstance(place.children[0], (nodes.title, verl_summary)):
-        place = place.parent
-    name = place.children[0].astext() if place.parent else ""
-    is_own = isinstance(place, (nodes.table, verl_details))
-    return name if is_own else _("Table: {title}").format(title=name)
-
-
-def _element(tag: str) -> tuple[Callable[[Any, nodes.Element], None], Callable[[Any, nodes.Element], None]]:
+def _visitors(tag: str) -> tuple[Callable[[Any, Node], None], Callable[[Any, Node], None]]:
     """Return the visitors of a node that is one HTML element."""
     return (
         lambda self, node: self.body.append(self.starttag(node, tag, "")),
@@ -327,15 +277,8 @@ def _element(tag: str) -> tuple[Callable[[Any, nodes.Element], None], Callable[[
     )
 
 
-#: docutils' own writer of XML looks for visitors by the exact name of a class.
-_AS_XML = (
-    lambda self, node: self.default_visit(node),
-    lambda self, node: self.default_departure(node),
-)
-
-
 def add_nodes(app: Sphinx) -> None:
     """Register the nodes with their visitors."""
-    app.add_enumerable_node(verl_table, "table", html=(_visit_table, _depart_table), xml=_AS_XML)
-    app.add_node(verl_details, html=_element("details"), xml=_AS_XML)
-    app.add_node(verl_summary, html=_element("summary"), xml=_AS_XML)
+    app.add_enumerable_node(verl_table, "table", html=(_visit_table, _depart_table))
+    app.add_node(verl_details, html=_visitors("details"))
+    app.add_node(verl_summary, html=_visitors("summary"))

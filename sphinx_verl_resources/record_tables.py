@@ -1,4 +1,4 @@
-"""The directives of recorded data: ``verl-runs``, ``verl-gpus``, ``verl-models`` and ``verl-downloads``.
+"""The directives of recorded data: ``verl-runs``, ``verl-gpus`` and ``verl-models``.
 
 Everything is made when a page is read. Only the cells of runs become nodes when it is written, after
 references are resolved, so that these steps need not walk through thousands of cells.
@@ -13,40 +13,22 @@ from docutils import nodes
 from sphinx import addnodes
 
 from . import domain, selection
-from .diagnostics import NoAnswerError, did_you_mean, printable
+from .diagnostics import NoAnswerError, did_you_mean, one_line, printable
 from .directive import ABOUT_TABLE, Option, VerlDirective
 from .domain import ADD_A_RUN, GPU, LABEL, LABELS, MODEL, RECORD, RUN, SIZE, Target
 from .i18n import N_, _
-from .nodes import (
-    MORE_CLASS,
-    PATH_CLASS,
-    Cell,
-    between_commas,
-    column_table,
-    details,
-    fill,
-    link,
-    listed,
-    marks,
-    numbered_notes,
-    one_line,
-    table_group,
-    titled,
-    titled_item,
-)
-from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, WORDS, row_id, run_class
-from .selection import FIELDS
-from .texts import field_pieces, run_cells, run_heading, run_title, status
-from .units import GIB, MIB, crossed, gib_number, short_number
+from .nodes import PATH_CLASS, Cell, fill, link, listed, marks, numbered_notes, table_group, titled
+from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, WORDS, row_id
+from .texts import run_cells, run_heading, run_title
+from .units import GIB, MIB, gib_number, short_number
 from .validation import value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .dataset import Dataset
     from .diagnostics import Code
-    from .nodes import verl_details
-    from .records import Note, Run
+    from .records import Run
 
 # -- runs
 
@@ -96,8 +78,7 @@ class VerlRuns(VerlDirective):
         filters = {}
         for name in filter(self.given.__contains__, selection.FILTERS):
             with self.noted(name):
-                words = selection.phrases(self.given[name])
-                filters[name] = selection.filter_values(self.data, name, words)
+                filters[name] = selection.filter_values(self.data, name, selection.phrases(self.given[name]))
         if self.problems:
             return []
         runs = selection.select_runs(self.data, sizes, filters, self.values["sort"])
@@ -118,10 +99,8 @@ class VerlRuns(VerlDirective):
 
     def _sections(self, runs: Sequence[Run], sizes: Sequence[str]) -> list[nodes.Node]:
         """Return a section for each size class; inside a note or a list, which has none, captioned tables."""
-        around = self.state_machine.node
-        is_section = isinstance(around, (nodes.document, nodes.section, addnodes.only))
-        content: list[Any] = []
-        empty: dict[str, nodes.Node] = {}
+        is_section = isinstance(self.state_machine.node, (nodes.document, nodes.section, addnodes.only))
+        content, empty = list[Any](), dict[str, nodes.Node]()
         for size in sizes:
             own = [run for run in runs if run.size == size]
             place: nodes.Element = nodes.target()
@@ -132,8 +111,8 @@ class VerlRuns(VerlDirective):
                 content.append(place)
             else:
                 content += [place, *self._table(own, size, size)]
-            # References to a size class link here. Sphinx's search would split an id at a dot.
             anchor = self.reserve(f"size-{size.lower().replace('.', '-')}", place)
+            # References to a size class link here.
             self.domain.here(SIZE).setdefault(size, Target(anchor, size))
         if empty:
             sentence = self._empty(listed(empty))
@@ -156,70 +135,37 @@ class VerlRuns(VerlDirective):
             return [self._empty(sizes)]
         columns, here = self.values["columns"], self.domain.here(RUN)
         rows: dict[str, list[Cell]] = {}
-        blocks: dict[str, verl_details] = {}
+        notes, blocks, count = numbered_notes(), list[nodes.Node](), 1
         for run in runs:
-            cells = run_cells(run, columns, self.domain.links)
+            cells = rows[run.id] = run_cells(run, columns, self.domain.links)
             if run.id not in here:  # the first row of a run on the page has its id
-                cells[0].anchor = self.reserve(row_id(run.id), nodes.target())
-                here[run.id] = Target(cells[0].anchor, run_title(run), run.size)
+                target = nodes.target()  # to which LaTeX can link, unlike to a row
+                here[run.id] = Target(self.reserve(row_id(run.id), target), run_title(run), run.size)
+                cells[0].after.append(target)
+            remarks = [*self._remarks(run, cells, count)]
+            count += len(remarks)
             if "details" in self.given and (run.settings or run.measured or run.notes):
-                blocks[run.id] = self._details(run)
+                blocks.append(block := self.domain.room("details")(self, run, remarks))
                 if "model" in columns:
                     model = cells[columns.index("model")]
-                    model.pieces = [(model.text, f"#{blocks[run.id]['ids'][0]}")]
-            rows[run.id] = cells
-        remarks = self._remarks(runs, rows, blocks)
-        group = table_group(map(run_heading, columns), rows.values(), [*map(_classes, runs)])
-        return [self.table(group, caption), *remarks, *blocks.values()]
+                    model.pieces = [(model.pieces[0][0], f"#{block['ids'][0]}")]
+            else:
+                notes += remarks
+        group = table_group(map(run_heading, columns), rows.values(), [*rows])
+        return [self.table(group, caption), *([notes] if notes.children else []), *blocks]
 
-    def _remarks(
-        self, runs: Sequence[Run], rows: Mapping[str, list[Cell]], blocks: Mapping[str, Any]
-    ) -> list[nodes.Node]:
-        """Mark the cells with remarks, and add these to the details of their runs; without, return a list."""
-        noted: dict[Note, list[Run]] = {}
-        for run in runs:
-            for note in run.notes:
-                noted.setdefault(note, []).append(run)
-        paragraphs = []
-        for number, (note, about) in enumerate(noted.items(), 1):
-            mark, columns, links = f"[{number}]", self.values["columns"], dict[str, str]()
-            # The details of each run contain the remark; the list contains it once.
-            for group in [[run] for run in about] if blocks else [about]:
-                first, target = group[0], nodes.target()
-                anchor = self.reserve(f"note-{first.id}-{first.notes.index(note) + 1}", target)
-                for run in group:
-                    cell = rows[run.id][columns.index(note.about) if note.about in columns else 0]
-                    cell.after += marks((mark, anchor))
-                    name = _("{model} on {gpus}").format(model=run.short_name, gpus=crossed(run.gpus))
-                    links.setdefault(name, f"#{self.domain.here(RUN)[run.id].anchor}")
-                title = between_commas(map(link, links, links.values()))
-                if blocks:
-                    title = [nodes.strong("", _("Remark {mark}").format(mark=mark))]
-                text = titled(title, one_line(note.text))
-                paragraphs.append(nodes.paragraph("", "", target, *text, support_smartquotes=False))
-                if blocks:
-                    blocks[first.id].children[1] += nodes.list_item("", paragraphs.pop())
-        return [numbered_notes(*paragraphs)] if paragraphs else []
-
-    def _details(self, run: Run) -> verl_details:
-        """Return the facts of a run, folded below status and peak."""
-        items = nodes.bullet_list(classes=["verl-facts"])
-        for field in FIELDS:
-            if (field.detail or field.name == "added") and field.value(run) is not None:
-                pieces = field_pieces(run, field.name, self.domain.links)
-                linked = (link(text, to) if to else nodes.Text(text) for text, to in pieces)
-                items += titled_item(_(field.detail or field.heading), between_commas(linked))
-        peak, more = self.domain.room("details")(self, run)
-        title = nodes.strong("", listed([run_title(run), run.train]))
-        texts = _("; ").join(filter(None, [status(run), peak]))
-        block = details(fill(_("{run}: {facts}"), run=title, facts=texts), [items, *more])
-        block["classes"] += _classes(run).split()
-        self.reserve(f"{row_id(run.id)}-details", block)
-        return block
-
-
-def _classes(run: Run) -> str:
-    return run_class(run.id) if run.word == "ran" else f"{run_class(run.id)} {MORE_CLASS}"
+    def _remarks(self, run: Run, cells: Sequence[Cell], first: int) -> Iterator[nodes.list_item]:
+        """Yield the remarks about a run, and mark its cells with their numbers from ``first`` on."""
+        columns, shown = self.values["columns"], self.domain.here(RUN)[run.id]
+        for number, note in enumerate(run.notes, first):
+            target, mark = nodes.target(), f"[{number}]"
+            anchor = self.reserve(f"note-{run.id}-{number - first + 1}", target)
+            cells[columns.index(note.about) if note.about in columns else 0].after += marks((mark, anchor))
+            title: nodes.Node = link(shown.title, f"#{shown.anchor}")
+            if "details" in self.given:
+                title = nodes.strong("", _("Remark {mark}").format(mark=mark))
+            text = titled(title, one_line(note.text))
+            yield nodes.list_item("", nodes.paragraph("", "", target, *text, support_smartquotes=False))
 
 
 # -- registries
@@ -227,45 +173,35 @@ def _classes(run: Run) -> str:
 #: The beginning of the address of a model.
 HUB = "https://huggingface.co/"
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei", "intel": "Intel"}
-_KNOWN_FROM = {
-    "reading": N_("driver output"),
-    "derived": N_("a GPU with the same memory"),
-    "nominal": N_("product specification"),
-}
-#: The columns of each registry: the heading, and the cell or text of an entry; the first cell gets an id.
-_COLUMNS: dict[str, list[tuple[str, Callable[[Any], Any]]]] = {
-    GPU: [
-        (N_("GPU"), lambda gpu: Cell.of(gpu.name)),
-        (N_("Vendor"), lambda gpu: _VENDORS[gpu.vendor]),
-        (N_("Nominal (GB)"), lambda gpu: _number(gpu.memory_gb)),
-        (N_("Memory (GiB)"), lambda gpu: _gib(gpu.memory_mib * MIB)),
-        (N_("For CUDA (GiB)"), lambda gpu: _gib((gpu.cuda_total_gib or 0) * GIB)),
-        (N_("Source of the memory size"), lambda gpu: _(_KNOWN_FROM[gpu.kind])),
-        (N_("Other names"), lambda gpu: ", ".join(gpu.aliases)),
-    ],
-    MODEL: [
-        (N_("Model"), lambda arch: Cell([(arch.hf_id, HUB + arch.hf_id)], classes=(PATH_CLASS,))),
-        (N_("Parameters (billion)"), lambda arch: _billions(arch.parameters)),
-        (N_("Active (billion)"), lambda arch: _billions(arch.parameters_active)),
-        (N_("Layers"), lambda arch: _number(arch.num_hidden_layers)),
-        (N_("Hidden size"), lambda arch: _number(arch.hidden_size)),
-        (N_("Heads (query/key)"), lambda arch: _number(arch.num_attention_heads, arch.num_key_value_heads)),
-        (N_("Vocabulary"), lambda arch: _number(arch.vocab_size)),
-        (N_("Same shape"), lambda arch: Cell.path(*arch.aliases, *arch.aliases_unverified)),
-    ],
+#: For each registry, the cell or text of an entry by the heading of its column; the first cell gets an id.
+_COLUMNS: dict[str, dict[str, Callable[[Any], Cell]]] = {
+    GPU: {
+        N_("GPU"): lambda gpu: Cell.of(gpu.name),
+        N_("Vendor"): lambda gpu: Cell.of(_VENDORS[gpu.vendor]),
+        N_("Nominal (GB)"): lambda gpu: _number(gpu.memory_gb),
+        N_("Memory (GiB)"): lambda gpu: _number(gpu.memory_mib * MIB, write=gib_number),
+        N_("For CUDA (GiB)"): lambda gpu: _number((gpu.cuda_total_gib or 0) * GIB, write=gib_number),
+        N_("Other names"): lambda gpu: Cell.of(", ".join(gpu.aliases)),
+    },
+    MODEL: {
+        N_("Model"): lambda arch: Cell([(arch.hf_id, HUB + arch.hf_id)], classes=(PATH_CLASS,)),
+        N_("Parameters (billion)"): lambda arch: _number(arch.parameters, write=_billions),
+        N_("Active (billion)"): lambda arch: _number(arch.parameters_active, write=_billions),
+        N_("Layers"): lambda arch: _number(arch.num_hidden_layers),
+        N_("Hidden size"): lambda arch: _number(arch.hidden_size),
+        N_("Heads (query/key)"): lambda arch: _number(arch.num_attention_heads, arch.num_key_value_heads),
+        N_("Vocabulary"): lambda arch: _number(arch.vocab_size),
+        N_("Same shape"): lambda arch: Cell.of(", ".join(arch.lookup_names[1:]), (), PATH_CLASS),
+    },
 }
 
 
-def _number(*numbers: float) -> Cell:
-    return Cell.number("/".join(map(short_number, numbers)))
+def _number(*numbers: float | None, write: Callable[[float], str] = short_number) -> Cell:
+    return Cell.number("/".join(write(number) for number in numbers if number))
 
 
-def _gib(size: float) -> Cell:
-    return Cell.number(gib_number(size) if size else "")
-
-
-def _billions(parameters: int | None) -> Cell:
-    return Cell.number(f"{parameters / 1e9:,.2f}" if parameters else "")
+def _billions(parameters: float) -> str:
+    return f"{parameters / 1e9:,.2f}"
 
 
 def entries_named(data: Dataset, kind: str, names: Sequence[str]) -> tuple[Any, ...]:
@@ -292,18 +228,14 @@ class RegistryDirective(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table."""
-        entries = entries_named(self.data, self.kind, selection.phrases(" ".join(self.arguments)))
-        (heading, make), *others = _COLUMNS[self.kind]
-
-        def first(entry: Any) -> Cell:
-            cell: Cell = make(entry)
+        columns, here, rows = _COLUMNS[self.kind], self.domain.here(self.kind), []
+        for entry in entries_named(self.data, self.kind, selection.phrases(" ".join(self.arguments))):
+            cells, target = [make(entry) for make in columns.values()], nodes.target()
             name = entry.lookup_names[0]
-            cell.anchor = self.reserve(nodes.make_id(f"{self.kind}-{name}"), nodes.target())
-            self.domain.here(self.kind).setdefault(name, Target(cell.anchor, name))
-            return cell
-
-        columns = [(_(heading), first), *((_(other), make) for other, make in others)]
-        return [self.table(column_table(entries, columns))]
+            here.setdefault(name, Target(self.reserve(nodes.make_id(f"{self.kind}-{name}"), target), name))
+            cells[0].after.append(target)
+            rows.append(cells)
+        return [self.table(table_group(map(_, columns), rows))]
 
 
 class VerlGpus(RegistryDirective):
@@ -316,20 +248,3 @@ class VerlModels(RegistryDirective):
     """The models, with the values that determine their memory, and other models of the same shape."""
 
     directive, kind = "verl-models", MODEL
-
-
-class VerlDownloads(VerlDirective):
-    """A list of the files to download, which HTML builders write next to the pages."""
-
-    directive = "verl-downloads"
-    instead_of_argument = "leave it out"
-    reads = ("config_keys", "accuracy")
-
-    def show(self) -> list[nodes.Node]:
-        """Return the list, and remember the files for the builder."""
-        items = nodes.bullet_list(classes=[self.directive])
-        for name, (content, text) in self.domain.room("export")(self.data).items():
-            self.domain.note_file(name, text)
-            file = domain.link(self.env, domain.FILE, name, name, nodes.literal("", name))
-            items += nodes.list_item("", nodes.paragraph("", "", *titled(file, _(content))))
-        return [items]

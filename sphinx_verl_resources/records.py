@@ -81,11 +81,6 @@ def row_id(run_id: str) -> str:
     return f"run-{run_id}"
 
 
-def run_class(run_id: str) -> str:
-    """Return the CSS class of all page elements about a run."""
-    return f"verl-run-{run_id}"
-
-
 # -- links
 
 SCRIPT_URL = "https://github.com/verl-project/verl/blob/{ref}/{path}"

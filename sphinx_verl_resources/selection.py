@@ -113,7 +113,7 @@ FIELDS = (
     Field("versions", "versions", detail=N_("Versions")),
     Field("max_batch", N_("MaxBatch")),
     Field("kind", N_("Status"), order=KINDS),
-    Field("added", N_("Added")),
+    Field("added", N_("Added"), detail=N_("Added")),
     Field("measured.gib", N_("Peak (GiB)")),
     Field("measured.counter", N_("Counter")),
     Field("measured.host_ram_gib", N_("Host RAM (GiB per node)")),

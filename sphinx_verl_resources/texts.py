@@ -51,6 +51,11 @@ def status(run: Run) -> str:
 # -- cells
 
 
+def row_classes(run: Run) -> str:
+    """Return the classes of all page elements about a run; without evidence that it ran, they are folded."""
+    return f"verl-run-{run.id}" if run.word == "ran" else f"verl-run-{run.id} verl-more"
+
+
 def run_heading(name: str) -> Cell:
     """Return the heading of a column, with a class that is the same in every language."""
     column = name.replace(".", "-").replace("_", "-")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import N_, _
-from ..nodes import PATH_CLASS, Cell, column_table, numbered_notes, recorded
+from ..nodes import PATH_CLASS, Cell, numbered_notes, recorded, table_group
 from ..nodes import marks as marks_of
 from ..units import gib_number, share, short_number, signed
 from .verdicts import short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ..estimator.backtest import Score
     from ..estimator.case_records import Case
@@ -36,17 +36,18 @@ def case_rows(scores: Iterable[Score], marks: Mapping[str, tuple[str, str]]) -> 
     def judged(item: Score) -> Cell:
         return Cell([(_inside(item), None)], marks_of(marks[note]) if (note := reason(item)) else [])
 
-    return column_table(scores, [
-        (_("Case and source"), lambda item: _case(item.case)),
-        (_("Model"), lambda item: Cell.of(item.case.model.rpartition("/")[2])),
-        (_("GPUs"), lambda item: Cell.of(_gpus(item.case))),
-        (_("Compared"), lambda item: Cell.of(_compared(item))),
-        (_("Computed (GiB)"), lambda item: Cell.number(_computed(item)[0])),
-        (_("Range (GiB)"), lambda item: Cell.of(_computed(item)[1])),
-        (_("Observed (GiB)"), _observed),
-        (_("Error"), lambda item: Cell.number(_error(item))),
-        (_("Inside, or verdict"), judged),
-    ])  # fmt: skip
+    columns: dict[str, Callable[[Score], Cell | str]] = {
+        _("Case and source"): lambda item: _case(item.case),
+        _("Model"): lambda item: item.case.model.rpartition("/")[2],
+        _("GPUs"): lambda item: _gpus(item.case),
+        _("Compared"): _compared,
+        _("Computed (GiB)"): lambda item: Cell.number(_computed(item)[0]),
+        _("Range (GiB)"): lambda item: _computed(item)[1],
+        _("Observed (GiB)"): _observed,
+        _("Error"): lambda item: Cell.number(_error(item)),
+        _("Inside, or verdict"): judged,
+    }
+    return table_group(columns, [[make(item) for make in columns.values()] for item in scores])
 
 
 def reason(item: Score) -> str:

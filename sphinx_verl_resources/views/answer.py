@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from docutils import nodes
+
 from ..i18n import N_, _, plural
-from ..nodes import between_commas, in_a_row, titled_item
+from ..nodes import between_commas, in_a_row, titled
 from ..records import WORDS
 from ..texts import WORD_TEXTS, run_title
 from .verdicts import as_title
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from docutils import nodes
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..answer.answer import Answer
     from ..answer.evidence import Trust
@@ -24,6 +24,11 @@ SMALLEST = "smallest-"
 
 #: Maximum number of recorded runs to show.
 _MOST = 3
+
+
+def titled_item(title: str, content: str | Sequence[nodes.Node]) -> nodes.list_item:
+    """Make a list item that begins with a bold title."""
+    return nodes.list_item("", nodes.paragraph("", "", *titled(nodes.strong("", title), content)))
 
 
 def evidence_items(

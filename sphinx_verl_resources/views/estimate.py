@@ -10,20 +10,9 @@ from ..charts import formula, formula_list
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.recorded import credible
 from ..i18n import N_, _
-from ..nodes import (
-    NOTES_CLASS,
-    Cell,
-    bold,
-    fill,
-    in_a_row,
-    legend,
-    notes_title,
-    recorded,
-    table_group,
-    titled_item,
-)
+from ..nodes import NOTES_CLASS, Cell, bold, fill, in_a_row, legend, notes_title, recorded, table_group
 from ..units import GIB, Category, gib, gib_number
-from .answer import trust_text
+from .answer import titled_item, trust_text
 from .changes import changes_item
 from .verdicts import mark, of_mean, reason, span, start_texts, stop, title
 

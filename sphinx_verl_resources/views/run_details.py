@@ -1,8 +1,9 @@
-"""The estimate of a recorded run, for its details below the table."""
+"""The details of a recorded run, below its table."""
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from docutils import nodes
@@ -14,10 +15,12 @@ from ..domain import row_link
 from ..estimator.recorded import credible, estimate_run, figures, has_own_rollout_gpus, version_of_run
 from ..estimator.registries import capacity_of
 from ..i18n import N_, _
-from ..nodes import code_block, listed, notes_title
-from ..texts import run_title
+from ..nodes import between_commas, code_block, details, link, listed, notes_title, titled
+from ..records import row_id
+from ..selection import FIELDS
+from ..texts import field_pieces, row_classes, run_title, status
 from ..units import GIB, gib, gib_number
-from .answer import evidence_items
+from .answer import evidence_items, titled_item
 from .charts import phase_chart
 from .estimate import MEMORY_CLASS, answer, phase_rows
 
@@ -25,12 +28,35 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..directive import VerlDirective
+    from ..nodes import verl_details
     from ..records import Run
 
 INCOMPLETE = N_("The source quotes only some of the settings, so there is no estimate.")
 
 
-def details_of(directive: VerlDirective, run: Run) -> tuple[str, list[nodes.Node]]:
+def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_item]) -> verl_details:
+    """Return the facts of a run with its estimate and settings, folded below status and peak.
+
+    Args:
+        directive: the directive that shows the run.
+        run: the run.
+        remarks: the remarks about the run.
+    """
+    items = nodes.bullet_list(classes=["verl-facts"])
+    for field in FIELDS:
+        if field.detail and field.value(run) is not None:
+            values = starmap(link, field_pieces(run, field.name, directive.domain.links))
+            items += titled_item(_(field.detail), between_commas(values))
+    items += remarks
+    peak, more = _estimated(directive, run)
+    title = nodes.strong("", listed([run_title(run), run.train]))
+    facts = _("; ").join(filter(None, [status(run), peak]))
+    block = details(titled(title, facts), [items, *more], f"verl-details {row_classes(run)}")
+    directive.reserve(f"{row_id(run.id)}-details", block)
+    return block
+
+
+def _estimated(directive: VerlDirective, run: Run) -> tuple[str, list[nodes.Node]]:
     """Return the measured and estimated peak of a run in words, and the answer with chart and settings.
 
     Args:

@@ -31,7 +31,7 @@ def test_a_filter_hides_rows_and_the_sections_that_it_leaves_empty(opened):
     [
         ("GPU", "H100 (3)", ["e", "f", "a"], "?gpu=H100"), ("GPU", "not stated (1)", ["c"], "?gpu=GPU"),
         ("Size", "7B (3)", ["a", "b", "c"], "?size=7B"), ("Backend", "megatron (1)", ["d"], "?train=megatron"),
-        ("Task", f"{CHINESE} (1)", ["f"], "?task=%E6%A8%A1%E5%9E%8B"), ("Status", "Claimed (1)", ["c"], "?kind=claimed"),
+        ("Task", f"{CHINESE} (1)", ["f"], "?task=%E6%A8%A1%E5%9E%8B"), ("Status", "claimed (1)", ["c"], "?kind=claimed"),
     ],
 )  # fmt: skip
 def test_each_control_filters_and_its_address_opens_the_same(opened, label, option, shown, address):
