@@ -88,7 +88,8 @@ class Cell:
         content = between_commas(starmap(link, self.pieces))
         if self.strong and self.text:
             content = [nodes.strong("", "", *content)]
-        return [*content, *self.after]
+        # The target comes first: TeX must not hyphenate a tag.
+        return sorted([*content, *self.after], key=lambda node: not isinstance(node, nodes.target))
 
 
 def bold(cells: Iterable[Cell]) -> list[Cell]:
