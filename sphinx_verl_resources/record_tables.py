@@ -18,7 +18,7 @@ from .directive import ABOUT_TABLE, Option, VerlDirective
 from .domain import ADD_A_RUN, GPU, LABEL, LABELS, MODEL, RECORD, RUN, SIZE, Target
 from .i18n import N_, _
 from .nodes import PATH_CLASS, Cell, fill, link, listed, marks, numbered_notes, table_group, titled
-from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, WORDS, row_id
+from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, row_id
 from .texts import run_cells, run_heading, run_title
 from .units import GIB, MIB, gib_number, short_number
 from .validation import value_at
@@ -93,8 +93,6 @@ class VerlRuns(VerlDirective):
         ]
         if "caption" not in self.given:
             return [*boxes, *self._sections(runs, shown)]
-        if not self.values["sort"]:
-            runs.sort(key=lambda run: (WORDS.index(run.word), shown.index(run.size)))
         return [*boxes, *self._table(runs, listed(shown))]
 
     def _sections(self, runs: Sequence[Run], sizes: Sequence[str]) -> list[nodes.Node]:

@@ -117,7 +117,8 @@ def _explain(document: Document, model: type[BaseModel], error: ErrorDetails) ->
             remedy = f"its keys are {', '.join(fields_at(model, loc))}"
         elif kind == "string_type" and source:
             remedy = f'put it in quotes: "{source}"'
-    return document.diagnostic(loc, code, f"{path}: {message}" if path else message, remedy)
+    place = document.key_place(loc[:-1]) if loc[-1:] == ("[key]",) else document.place(loc)
+    return Diagnostic(place, code, f"{path}: {message}" if path else message, remedy)
 
 
 def got_instead(value: Any, source: str) -> str:

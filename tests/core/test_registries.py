@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sphinx_verl_resources.registries import Gpu, Registry
 from sphinx_verl_resources.strict_yaml import read_yaml
-from sphinx_verl_resources.validation import schema, validated
+from sphinx_verl_resources.validation import schema_text, validated
 
 
 def gpu(name: str, *aliases: str, memory: int = 1) -> Gpu:
@@ -44,17 +46,17 @@ def test_the_name_of_an_entry_with_errors_is_known_but_means_no_entry():
 def test_the_core_reads_its_part_of_an_architecture_and_the_estimator_all_of_it():
     """Only the estimator knows all keys, so only it can tell which are wrong."""
     from sphinx_verl_resources import registries
-    from sphinx_verl_resources.dataset import ARCHITECTURES, bundled_directory
+    from sphinx_verl_resources.dataset import bundled_directory
     from sphinx_verl_resources.estimator import architectures
 
-    content = (bundled_directory().path / ARCHITECTURES).read_bytes()
+    content = (bundled_directory().path / "architectures.yaml").read_bytes()
     assert validated(read_yaml(content), registries.ArchitectureFile)[1] == []
     wrong = read_yaml(content.replace(b"hf_id: ", b"hfid: x\n    hf_id: ", 1))
     assert validated(wrong, registries.ArchitectureFile)[1] == []
     (problem,) = validated(wrong, architectures.ArchitectureFile)[1]
     assert problem.code == "unknown_key"
     own, whole = (
-        schema(model)["definitions"]["Architecture"]["properties"]
+        json.loads(schema_text(model))["definitions"]["Architecture"]["properties"]
         for model in (registries.ArchitectureFile, architectures.ArchitectureFile)
     )
     assert own.items() <= whole.items()
