@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import __version__, dataset, selection
 from .check import Check, open_repository
 from .diagnostics import NoAnswerError, counted, listed, one_line, printable
-from .estimator.accuracy_records import AccuracyFile
 from .estimator.architectures import ArchitectureFile
-from .estimator.case_records import CaseFile
+from .estimator.case_records import AccuracyFile, CaseFile
 from .estimator.context import EstimatorContext
 from .records import PAGE_COLUMNS, SIZES, Run
 from .registries import AnalysisFile, ConfigKeyFile, GpuFile
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 #: The module of each command, in the order of the help text; it is loaded when the command is asked for.
 COMMANDS = {
-    "new": "cli.new", "check": "commands", "table": "commands", "export": "cli.export",
+    "new": "cli.new", "check": "commands", "table": "commands", "export": "cli.estimate",
     "estimate": "cli.estimate", "plan": "cli.plan", "diagnose": "cli.diagnose", "schema": "commands",
 }  # fmt: skip
 #: The modules with rules of the rooms, which register themselves.
@@ -325,13 +324,15 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     Examples:
       verl-resources table --size 7B
       verl-resources table --gpu H100,H800 --train fsdp --sort=-gpus,model
-      verl-resources table --format github --columns model,gpus,measured.gib
+      verl-resources table --format github --columns model,gpus,measured.gib,estimate.peak
       verl-resources table docs/data --format list-table --output runs.rst   # a table to paste
 
     Filters, fields and order are those of the verl-runs directive. Reverse an order with --sort=-added.
 
     Exit codes: 0 success, 1 runs with errors are missing from the table, 2 could not run.
     """
+    from .views.estimate import run_texts
+
     data, code = load_runs(options)
     sizes, sort = options.size or SIZES, options.sort or ()
     given = {name: words for name in FILTERS if (words := getattr(options, name)) is not None}
@@ -339,7 +340,9 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     runs = selection.select_runs(data, sizes, filters, sort)
     if not sort:
         runs.sort(key=lambda run: sizes.index(run.size))
-    return runs_text(runs, options.columns or PAGE_COLUMNS, options.format), code
+    columns = options.columns or PAGE_COLUMNS
+    computed = {run.id: run_texts(run, data) for run in runs if selection.COMPUTED & {*columns}}
+    return runs_text(runs, columns, options.format, computed), code
 
 
 # -- schema

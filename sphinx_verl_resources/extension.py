@@ -34,20 +34,21 @@ DIRECTIVES = {
     "verl-runs": "record_tables:VerlRuns",
     "verl-gpus": "record_tables:VerlGpus",
     "verl-models": "record_tables:VerlModels",
-    "verl-downloads": "sphinx_ext.downloads:VerlDownloads",
+    "verl-downloads": "sphinx_ext.overviews:VerlDownloads",
     "verl-memory": "analysis_pages:VerlMemory",
     "verl-memory-summary": "analysis_pages:VerlMemorySummary",
     "verl-requirements": "analysis_pages:VerlRequirements",
     "verl-config": "analysis_pages:VerlConfigAdvice",
     "verl-analysis": "analysis_pages:VerlAnalysis",
-    "verl-accuracy": "sphinx_ext.accuracy:VerlAccuracy",
+    "verl-accuracy": "sphinx_ext.overviews:VerlAccuracy",
     "verl-fewest": "sphinx_ext.fewest:VerlFewest",
     "verl-what-if": "sphinx_ext.what_if:VerlWhatIf",
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "sphinx_ext.estimate:VerlEstimate"
-#: What rooms add to the core: details of a run, and the kind of data.
+#: What rooms add to the core: computed columns, details of a run, and the kind of data.
 ROOMS = {
+    "columns": "views.estimate:run_texts",
     "details": "views.run_details:details_of",
     "data": "estimator.context:EstimatorContext",
     "form": "sphinx_ext.form:settle_forms",

@@ -19,6 +19,7 @@ from .domain import ADD_A_RUN, GPU, LABEL, LABELS, MODEL, RECORD, RUN, SIZE, Tar
 from .i18n import N_, _
 from .nodes import PATH_CLASS, Cell, fill, link, listed, marks, numbered_notes, table_group, titled
 from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, row_id
+from .selection import COMPUTED
 from .texts import run_cells, run_heading, run_title
 from .units import GIB, MIB, gib_number, short_number
 from .validation import value_at
@@ -70,7 +71,8 @@ class VerlRuns(VerlDirective):
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """The parts of the data that estimates depend on, if the table shows any."""
-        return ("config_keys", "accuracy") if "details" in self.options else ()
+        shows_estimates = "details" in self.options or "estimate." in str(self.options.get("columns")).lower()
+        return ("config_keys", "accuracy") if shows_estimates else ()
 
     def show(self) -> list[nodes.Node]:
         """Return sections or a table, after a box for each broken file."""
@@ -132,10 +134,11 @@ class VerlRuns(VerlDirective):
         if not runs:
             return [self._empty(sizes)]
         columns, here = self.values["columns"], self.domain.here(RUN)
+        computed = self.domain.room("columns") if COMPUTED & {*columns} else lambda *_run: {}
         rows: dict[str, list[Cell]] = {}
         notes, blocks, count = numbered_notes(), list[nodes.Node](), 1
         for run in runs:
-            cells = rows[run.id] = run_cells(run, columns, self.domain.links)
+            cells = rows[run.id] = run_cells(run, columns, self.domain.links, computed(run, self.data))
             if run.id not in here:  # the first row of a run on the page has its id
                 target = nodes.target()  # to which LaTeX can link, unlike to a row
                 here[run.id] = Target(self.reserve(row_id(run.id), target), run_title(run), run.size)

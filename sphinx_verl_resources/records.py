@@ -486,7 +486,7 @@ class Run(Record):
     model: Checkpoint = Field(examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"])
     task: Text = Field(examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"])
     gpus: Gpus = Field(examples=[{"count": 4, "type": "H800"}])
-    train: Train
+    train: Train = Field(examples=["fsdp", "megatron"])
     infer: Infer | None = Field(examples=[{"engine": "vllm", "version": "0.8.3"}])
     label: Text | None = None
     max_batch: int | None = Field(None, ge=1, le=10_000_000)

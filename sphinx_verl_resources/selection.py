@@ -125,7 +125,11 @@ FIELDS = (
     Field("evidence", N_("Evidence"), detail=N_("Evidence")),
     Field("measured", "measured", detail=N_("Measured")),
     Field("notes", N_("Notes")),
+    Field("estimate.peak", N_("Estimated peak (GiB)")),
+    Field("estimate.phase", N_("Peak phase")),
 )
+#: The fields that no run file has; a room computes them.
+COMPUTED = frozenset({"estimate.peak", "estimate.phase"})
 #: The fields by name and by heading, as ``fold`` writes them; a name precedes a heading.
 _BY_NAME = {fold(each.heading): each for each in FIELDS} | {fold(each.name): each for each in FIELDS}
 
@@ -327,6 +331,9 @@ def sort_fields(text: str) -> tuple[Order, ...]:
     """
 
     def read(word: str) -> Order:
-        return field_named(word.removeprefix("-")).name, word.startswith("-")
+        name = field_named(word.removeprefix("-")).name
+        if name in COMPUTED:
+            raise NoAnswerError.because(f"{name!r} is computed", "use a field of run files")
+        return name, word.startswith("-")
 
     return each_once(words(text), read, "name at least one field")

@@ -8,6 +8,7 @@ import io
 import json
 import re
 import shlex
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -62,12 +63,23 @@ def run_heading(name: str) -> Cell:
     return Cell([(_(field_named(name).heading), None)], classes=(f"verl-col-{column}",))
 
 
-def run_cells(run: Run, columns: Sequence[str], links: Links) -> list[Cell]:
-    """Return the cells of a run in these columns; unless it ran, one of them contains its evidence word."""
+def run_cells(
+    run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
+) -> list[Cell]:
+    """Return the cells of a run; unless it ran, one of them contains its evidence word.
+
+    Args:
+        run: the run.
+        columns: the names of fields.
+        links: the link templates.
+        computed: the texts of the fields in ``COMPUTED``.
+    """
     cells = []
     for name in columns:
-        numeric = ("num",) if is_numeric(field_named(name).value(run)) else ()
-        cells.append(Cell(field_pieces(run, name, links), classes=_CLASSES.get(name, numeric)))
+        text = computed.get(name, "")
+        numeric = ("num",) if is_numeric(field_named(name).value(run)) or text[:1].isdigit() else ()
+        pieces: list[Piece] = [(text, None)] if text else field_pieces(run, name, links)
+        cells.append(Cell(pieces, classes=_CLASSES.get(name, numeric)))
     if run.word != "ran" and not {"tag", "kind"} & {*columns}:
         text, address = cells[0].pieces[0]
         cells[0].pieces[0] = (_with_word(text, run), address)
@@ -128,14 +140,29 @@ _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
 # -- a table of runs
 
 
-def runs_text(runs: Iterable[Run], columns: Sequence[str], form: str) -> str:
-    """Return a table with these runs and columns in one of ``FORMATS``."""
+def runs_text(
+    runs: Iterable[Run],
+    columns: Sequence[str],
+    form: str,
+    computed: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> str:
+    """Return a table with these runs and columns in one of ``FORMATS``.
+
+    Args:
+        runs: the runs, one per row.
+        columns: the names of fields.
+        form: the format.
+        computed: by run id, the texts of the fields in ``COMPUTED``.
+    """
     fields = [field_named(name) for name in columns]
     if form == "json":
-        values = [{field.name: _plain(field.value(run)) for field in fields} for run in runs]
+        values = [
+            {each.name: computed.get(run.id, {}).get(each.name) or _plain(each.value(run)) for each in fields}
+            for run in runs
+        ]
         return json.dumps(values, indent=2)
     headings = [field.heading for field in fields]
-    cells = [run_cells(run, columns, Links()) for run in runs]
+    cells = [run_cells(run, columns, Links(), computed.get(run.id, {})) for run in runs]
     if form == "list-table":
         return _list_table([map(_rst, headings), *(map(_linked, row) for row in cells)])
     rows = [headings, *([cell.text for cell in row] for row in cells)]

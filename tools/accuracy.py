@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from training import score_any
 
 from sphinx_verl_resources.commands import given_data
-from sphinx_verl_resources.estimator.accuracy_records import (
+from sphinx_verl_resources.estimator.allocations import Ends, size_of
+from sphinx_verl_resources.estimator.case_records import (
     CASE_GROUPS,
     EASYR1,
     FSDP,
@@ -23,7 +24,6 @@ from sphinx_verl_resources.estimator.accuracy_records import (
     Accuracy,
     AccuracyPart,
 )
-from sphinx_verl_resources.estimator.allocations import Ends, size_of
 from sphinx_verl_resources.estimator.constants import LOGITS_IN_LOGS
 from sphinx_verl_resources.estimator.estimate import Estimate, likeness
 

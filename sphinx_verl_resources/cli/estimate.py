@@ -1,4 +1,4 @@
-"""``verl-resources estimate``: check whether settings fit as they are; also cases and recorded runs."""
+"""``verl-resources estimate``: whether settings fit as they are, also cases and recorded runs; ``export``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..answer.answer import answer_run, answer_settings
-from ..answer.export import settings_result
-from ..commands import UsageError, command, given_data, option, report
+from ..answer.export import CSV, JSON, export_files, settings_result
+from ..commands import DATA, OUTPUT, PATHS, UsageError, command, given_data, load_runs, option, report
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
 from ..estimator.cases import BrokenCase, load_cases
 from ..estimator.export import failed, result_of
@@ -244,3 +244,28 @@ def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
     if problem.code in AT_KEY:
         return entry.document.key_place(("config", written))
     return entry.place("config", written)
+
+
+@command(
+    PATHS,
+    DATA,
+    option("--format", choices=("json", "csv"), help="default: by the name of the file, otherwise json"),
+    OUTPUT,
+)
+def export(options: argparse.Namespace) -> tuple[str, int]:
+    """Export every recorded run with its estimate, for programs and spreadsheets.
+
+    Examples:
+      verl-resources export                               # print JSON
+      verl-resources export --format csv                  # print a table for spreadsheets
+      verl-resources export docs/data --output runs.csv   # write it to a file
+
+    The results are verl-resources.json and verl-resources.csv, the downloads of the verl-downloads
+    directive.
+
+    Exit codes: 0 success, 1 runs with errors are missing from the export, 2 could not run.
+    """
+    data, code = load_runs(options)
+    form = options.format or Path(options.result_file or "").suffix
+    _contents, text = export_files(data)[CSV if form.lower() in {"csv", ".csv"} else JSON]
+    return text.rstrip("\n"), code

@@ -10,8 +10,8 @@ from ..dataset import CASES, Dataset
 
 if TYPE_CHECKING:
     from ..registries import Registry
-    from .accuracy_records import Accuracy
     from .architectures import Architecture
+    from .case_records import Accuracy
     from .cases import Cases
     from .registries import Registries
 
@@ -38,7 +38,7 @@ class EstimatorContext(Dataset):
     @cached_property
     def accuracy(self) -> Registry[Accuracy]:
         """The accuracy of the estimator, by group of cases."""
-        from .accuracy_records import AccuracyFile
+        from .case_records import AccuracyFile
 
         return self.registry(AccuracyFile)
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..registries import ConfigKey, Gpu, Registry
-    from .accuracy_records import Accuracy
     from .architectures import Architecture
+    from .case_records import Accuracy
     from .shape import Shape
     from .versions import Version
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..charts import formula, formula_list
+from ..diagnostics import NoAnswerError
 from ..estimator.engine import vllm_pool_in_torch_peak
-from ..estimator.recorded import credible
+from ..estimator.recorded import credible, estimate_run, figures
 from ..i18n import N_, _
 from ..nodes import NOTES_CLASS, Cell, bold, fill, in_a_row, legend, notes_title, recorded, table_group
 from ..units import GIB, Category, gib, gib_number
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..answer.answer import Answer
+    from ..estimator.context import EstimatorContext
     from ..estimator.estimate import Estimate
-    from ..records import Measured
+    from ..records import Measured, Run
     from ..units import Breakdown
 
 ANSWER_CLASS = "verl-answer"
@@ -42,6 +44,23 @@ _METRIC_WITH_POOL = N_(
     "{key}: {size} ({range}). PyTorch counts this in the training process, including the memory of the "
     "sleeping rollout engine; it does not decide whether a run fits."
 )
+
+
+def run_texts(run: Run, data: EstimatorContext) -> dict[str, str]:
+    """Return the computed columns of a recorded run; empty if its settings allow no estimate.
+
+    If the lengths are unknown, the peak is a range from short sequences to sequences at their limits.
+    """
+    try:
+        estimate = estimate_run(run, data.registries)
+    except NoAnswerError:
+        return {}
+    if (known := figures(estimate)) is None:
+        return {}
+    peak = gib_number(known.peak)
+    if not estimate.settings.lengths.known and known.low < 0.9 * known.peak:
+        peak = _("{low} to {high}").format(low=gib_number(known.low), high=peak)
+    return {"estimate.peak": peak, "estimate.phase": _(known.shown.peak_phase.label) if known.shown else ""}
 
 
 def answer(

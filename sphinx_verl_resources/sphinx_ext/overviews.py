@@ -1,12 +1,15 @@
-"""``.. verl-accuracy::``: every recorded case, computed and observed."""
+"""``.. verl-accuracy::``: every recorded case, computed and observed; ``.. verl-downloads::``: all data."""
 
 from __future__ import annotations
 
 from docutils import nodes
 
+from .. import domain
+from ..answer.export import export_files
 from ..directive import ABOUT_TABLE, VerlDirective, choices
-from ..estimator.accuracy_records import CASE_GROUPS, TRAINING
+from ..estimator.case_records import CASE_GROUPS, TRAINING
 from ..i18n import _, plural
+from ..nodes import titled
 
 #: The groups of runs of verl.
 GROUPS = tuple(group for group in CASE_GROUPS if group != TRAINING)
@@ -40,3 +43,20 @@ class VerlAccuracy(VerlDirective):
             content.append(render.reason_list(reasons, targets))
         text = plural("{count} case", "{count} cases", len(scores)).format(count=len(scores))
         return [details([nodes.Text(text)], content)]
+
+
+class VerlDownloads(VerlDirective):
+    """A list of the files to download, which HTML builders write next to the pages."""
+
+    directive = "verl-downloads"
+    instead_of_argument = "leave it out"
+    reads = ("config_keys", "accuracy")
+
+    def show(self) -> list[nodes.Node]:
+        """Return the list, and remember the files for the builder."""
+        items = nodes.bullet_list(classes=[self.directive])
+        for name, (content, text) in export_files(self.data).items():
+            self.domain.note_file(name, text)
+            file = domain.link(self.env, domain.FILE, name, name, nodes.literal("", name))
+            items += nodes.list_item("", nodes.paragraph("", "", *titled(file, _(content))))
+        return [items]
