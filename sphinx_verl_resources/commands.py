@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import __version__, dataset, selection
 from .check import Check, open_repository
 from .diagnostics import NoAnswerError, counted, listed, one_line, printable
-from .estimator.architectures import ArchitectureFile
-from .estimator.case_records import AccuracyFile, CaseFile
+from .estimator.architectures import AccuracyFile, ArchitectureFile
+from .estimator.case_records import CaseFile
 from .estimator.context import EstimatorContext
 from .records import PAGE_COLUMNS, SIZES, Run
 from .registries import AnalysisFile, ConfigKeyFile, GpuFile

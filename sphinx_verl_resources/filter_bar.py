@@ -96,6 +96,7 @@ def _bar(runs: Sequence[Run], folded: int) -> str:
     """Return the markup of the bar and the data of the script."""
     of_runs = {run.id: {name: value(run) for name, _heading, value in FACETS} for run in runs}
     facets, fields, total, words = {}, "", len(runs), _words(len(runs))
+    every, legend = escape(_("All")), escape(_("Filter the runs"))
     for name, heading, _value in FACETS:
         values = sorted({of_run[name] for of_run in of_runs.values()}, key=_order)
         facets[name] = [(value, _(_TEXTS.get(value, value))) for value in values]
@@ -105,7 +106,7 @@ def _bar(runs: Sequence[Run], folded: int) -> str:
             fields += (
                 f'<div class="verl-field"><label for="verl-filter--{name}">{escape(_(heading))}</label>'
                 f'<select id="verl-filter--{name}" autocomplete="off">'
-                f'<option value="-1">{escape(_("All"))}</option></select></div>'
+                f'<option value="-1">{every}</option></select></div>'
             )
     content = as_script({"facets": facets, "runs": of_runs, "words": words})
     script = f'<script type="application/json" id="{ELEMENT_ID}">{content}</script>\n'
@@ -116,7 +117,7 @@ def _bar(runs: Sequence[Run], folded: int) -> str:
     clear = _button("verl-clear", _("Clear the filters"), " hidden")
     return (
         f'<fieldset class="verl-filter{" verl-folding" if folded else ""}">'
-        f'<legend>{escape(_("Filter the runs"))}</legend><div class="verl-fields">{fields}</div>'
+        f'<legend>{legend}</legend><div class="verl-fields">{fields}</div>'
         '<div class="verl-filter-answer"><p class="verl-status" role="status">'
         f"<span>{escape(status)}</span></p>{unfold}{clear}</div></fieldset>\n{script}"
     )

@@ -15,7 +15,7 @@ from training import score_any
 
 from sphinx_verl_resources.commands import given_data
 from sphinx_verl_resources.estimator.allocations import Ends, size_of
-from sphinx_verl_resources.estimator.case_records import (
+from sphinx_verl_resources.estimator.architectures import (
     CASE_GROUPS,
     EASYR1,
     FSDP,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.estimator.allocations import Kind, allocate, of_constant, size_of
+from sphinx_verl_resources.estimator.architectures import TRAINING
 from sphinx_verl_resources.estimator.backtest import score, score_of
-from sphinx_verl_resources.estimator.case_records import TRAINING
 from sphinx_verl_resources.estimator.constants import COMMUNICATOR, LOGITS_TORCH_LOSS, Constant
 from sphinx_verl_resources.estimator.peak import FixedEstimate, widening_of
 from sphinx_verl_resources.estimator.phases import CUDA_CONTEXT, phase_of

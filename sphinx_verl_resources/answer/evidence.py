@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
-from ..estimator.case_records import MEGATRON
+from ..estimator.architectures import MEGATRON
 from ..estimator.estimate import estimate, likeness
 from ..estimator.pools import gpu_of, training_gpus
 from ..estimator.reader import Reader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..diagnostics import NoAnswerError
 from ..units import GIB
-from .case_records import OTHER
+from .architectures import OTHER
 from .peak import FixedEstimate
 from .recorded import estimate_case
 

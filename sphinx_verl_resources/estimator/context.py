@@ -10,8 +10,7 @@ from ..dataset import CASES, Dataset
 
 if TYPE_CHECKING:
     from ..registries import Registry
-    from .architectures import Architecture
-    from .case_records import Accuracy
+    from .architectures import Accuracy, Architecture
     from .cases import Cases
     from .registries import Registries
 
@@ -38,7 +37,7 @@ class EstimatorContext(Dataset):
     @cached_property
     def accuracy(self) -> Registry[Accuracy]:
         """The accuracy of the estimator, by group of cases."""
-        from .case_records import AccuracyFile
+        from .architectures import AccuracyFile
 
         return self.registry(AccuracyFile)
 

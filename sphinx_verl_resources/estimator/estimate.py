@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..diagnostics import NoAnswerError
 from ..units import Breakdown, Factor
 from .allocations import Kind, fixed, size_of
-from .case_records import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
+from .architectures import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
 from .constants import HOST_BASE, TYPICAL_LENGTH
 from .engine import sleeping_weights, vllm_pool_in_torch_peak
 from .keys import key_warnings

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..dataset import bundled_directory
 from ..diagnostics import Severity
-from ..settings.result import dotted_leaves
-from .request import ACTOR, error_at, warning_at
+from .request import ACTOR, dotted_leaves, error_at, warning_at
 from .versions import RELEASES, version_text
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Diagnostic, Location, NoAnswerError, did_you_mean
-from ..settings.result import dotted_leaves
 from ..units import GIB, MIB
 from .constants import DRIVER_RESERVE
+from .request import dotted_leaves
 from .shape import shape_of
 from .versions import version_of
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..registries import ConfigKey, Gpu, Registry
-    from .architectures import Architecture
-    from .case_records import Accuracy
+    from .architectures import Accuracy, Architecture
     from .shape import Shape
     from .versions import Version
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -12,7 +13,7 @@ from ..selection import whole_number
 from .versions import CURRENT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from .versions import Version
 
@@ -142,3 +143,16 @@ def with_adapters(task: str) -> str:
     """
     name, blank, variant = task.partition(" ")
     return f"{name}-LoRA{blank}{variant}"
+
+
+def dotted_leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings with dotted keys, in order; a key may occur twice.
+
+    >>> list(dotted_leaves({"a": {"b": 1}, "a.b": 2}))
+    [('a.b', 1), ('a.b', 2)]
+    """
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from dotted_leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, listed, warning
+from ..estimator.request import dotted_leaves
 from ..strict_yaml import LOADER, position, read_yaml
 from .programs import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterator, Sequence
+    from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
     from .programs import Kind
 
@@ -260,19 +260,6 @@ def _placed_leaves(
             yield from _placed_leaves(value, value_node, shown, dotted(prefix, name))
         else:
             yield dotted(prefix, name), value, Location(shown, *position(key_node.start_mark))
-
-
-def dotted_leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings with dotted keys, in order; a key may occur twice.
-
-    >>> list(dotted_leaves({"a": {"b": 1}, "a.b": 2}))
-    [('a.b', 1), ('a.b', 2)]
-    """
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from dotted_leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def leaves(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from docutils import nodes
 from .. import domain
 from ..answer.export import export_files
 from ..directive import ABOUT_TABLE, VerlDirective, choices
-from ..estimator.case_records import CASE_GROUPS, TRAINING
+from ..estimator.architectures import CASE_GROUPS, TRAINING
 from ..i18n import _, plural
 from ..nodes import titled
 

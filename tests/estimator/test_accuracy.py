@@ -11,8 +11,8 @@ import pytest
 
 from sphinx_verl_resources.dataset import bundled_directory
 from sphinx_verl_resources.estimator import logits
+from sphinx_verl_resources.estimator.architectures import CASE_GROUPS, FSDP, FSDP_TODAY, MEGATRON, TRAINING
 from sphinx_verl_resources.estimator.backtest import score
-from sphinx_verl_resources.estimator.case_records import CASE_GROUPS, FSDP, FSDP_TODAY, MEGATRON, TRAINING
 from sphinx_verl_resources.estimator.constants import LOGITS_IN_LOGS
 from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.estimator.estimate import widening_of
