@@ -139,6 +139,14 @@ def _factors(assumed: Assumptions, numbers: Mapping[str, int]) -> dict[str, Fact
     }
 
 
+def require_complete(analysis: Analysis) -> None:
+    """Raise an error if an assumption or the commit of verl is missing, because of errors in the file."""
+    if not (analysis.assumptions and analysis.verl):
+        raise NoAnswerError.because(
+            "analysis.yaml has errors in its assumptions or verl", "see the build log"
+        )
+
+
 def assumption_texts(analysis: Analysis) -> dict[str, str]:
     """Return the figures that need no model, among them each assumption by the name of its field."""
     assumed = analysis.assumptions
@@ -225,26 +233,29 @@ def value_text(analysis: Analysis, text: str) -> str:
     Raises:
         NoAnswerError: the figure is unknown.
     """
+    require_complete(analysis)
     name, *parts = (" ".join(part.split()) for part in text.split(","))
-    given, asked, write = dict[str, int](), list[str](), gb
+    given, asked, in_gib = dict[str, int](), list[str](), False
     for part in parts:
         option = next((key for key in _OPTIONS if re.fullmatch(_OPTIONS[key], part, re.IGNORECASE)), "")
         if option and option not in given:
             given[option] = whole_number(re.sub(r"\D", "", part), LIMITS[option])
         elif part.casefold() == "in gib":
-            write = gib
+            in_gib = True
         else:
             asked.append(part)
     figure = ", ".join(asked) if parts else name
     every = _figures(analyse(analysis, name, given)) if parts else assumption_texts(analysis)
     # Only sizes have a unit.
-    figures = {known: value for known, value in every.items() if write is gb or not isinstance(value, str)}
+    figures = {known: value for known, value in every.items() if not (in_gib and isinstance(value, str))}
     value = {fold(known): value for known, value in figures.items()}.get(fold(figure))
     if value is None:
         spelled = (re.sub("[-_]", " ", known) for known in figures)
         hint = did_you_mean(figure, spelled, "write for example '8B, after FSDP' or 'batch size'")
         raise NoAnswerError.because(f"there is no figure {figure!r}", hint)
-    return value if isinstance(value, str) else write(value)
+    if isinstance(value, str):
+        return value
+    return gib(value) if in_gib else gb(value)
 
 
 def _figures(one: Outcome) -> dict[str, str | float]:

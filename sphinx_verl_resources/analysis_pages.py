@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from .analysis import NUMBERS, PER_GPU, POWERS, Outcome, analyse, assumption_texts, verdict
+from .analysis import NUMBERS, PER_GPU, POWERS, Outcome, analyse, assumption_texts, require_complete, verdict
 from .charts import formula, formula_list, waterfall
 from .diagnostics import NoAnswerError, did_you_mean, one_line
 from .directive import ABOUT_TABLE, Option, VerlDirective, choices
-from .domain import ESTIMATOR, LABEL, link
+from .domain import ESTIMATOR, LABEL, link_later
 from .i18n import N_, _
 from .nodes import (
     PATH_CLASS,
@@ -66,16 +66,19 @@ class AnalysisDirective(VerlDirective):
     def show(self) -> list[nodes.Node]:
         """Return the content, and below it the remarks that are new on the page."""
         #: The numbers of the remarks on the page so far.
-        self.numbers: dict[str, int] = self.env.temp_data.setdefault("verl_remarks", {})  # type: ignore[assignment, unused-ignore]
-        listed_before = len(self.numbers)
+        page: dict[str, int] = self.env.temp_data.setdefault("verl_remarks", {})  # type: ignore[assignment, unused-ignore]
+        require_complete(self.data.analysis)
+        self.numbers = {**page}
         content = self.content_above_remarks()
-        new = [*self.numbers][listed_before:]
+        new = [*self.numbers][len(page) :]
+        listed_before = len(page)
+        page |= self.numbers
         if not new:
             return content
         date = self.data.analysis.verl.date.isoformat()
         title = _("Where verl works differently, as of {date}:").format(date=date)
         more = _("The estimator computes what verl really does, phase by phase.")
-        about_estimator = link(self.env, LABEL, ESTIMATOR, more)
+        about_estimator = link_later(self.env, LABEL, ESTIMATOR, more)
         notes = numbered_notes(*map(self._remark, new), start=listed_before + 1)
         return [*content, notes_title(title), notes, notes_title("", about_estimator)]
 

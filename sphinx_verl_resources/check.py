@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from .dataset import RUNS
-from .diagnostics import Code, Diagnostic, Location, Severity, listed
+from .diagnostics import Code, Diagnostic, Location, Severity
 from .records import Run, is_commit, is_fixed_ref, size_class
 
 if TYPE_CHECKING:
@@ -133,9 +133,10 @@ class Check:
 
     @cached_property
     def runs(self) -> list[tuple[Run, Document]]:
-        """The valid runs, with their files."""
-        found = ((self.data.run_files[file], file.document) for file in self.files(RUNS))
-        return [(run, document) for run, document in found if run]
+        """The runs without errors, with their files."""
+        wrong = {problem.place.path for problem in self.data.diagnostics_of("runs") if problem.is_error}
+        found = ((self.data.run_files[file], file) for file in self.files(RUNS) if file.shown not in wrong)
+        return [(run, file.document) for run, file in found if run]
 
     @cached_property
     def links(self) -> list[tuple[Document, Loc, str, str | None]]:
@@ -162,7 +163,7 @@ class Check:
                 if not isinstance(item, Diagnostic):
                     item = Diagnostic(item[0], code, item[1], item[2], rule.severity)
                 found.append(item)
-        return listed(sorted(found))
+        return tuple(sorted(found))
 
 
 class Rule(NamedTuple):
@@ -291,12 +292,15 @@ def duplicate_run(check: Check) -> Iterator[Finding]:
     """
     first: dict[Any, Run] = {}
     for run, document in check.runs:
-        gpus, path = (run.gpus.count, check.data.gpu_name(run)), run.script and run.script.path
+        gpus = (run.gpus.count, run.gpus.nodes, check.data.gpu_name(run))
+        path = run.script and run.script.path
         settings = repr(sorted(run.settings.items()))
         traits = (run.model, gpus, run.task, run.train, run.infer, run.versions, path, settings)
         other = first.setdefault(traits, run)
         if other is not run:
-            message = f"the run is the same as {other.id!r}: model, GPUs, task, backend, engine and settings"
+            message = (
+                f"the run is the same as {other.id!r}: model, GPUs, task, backend, versions, script, settings"
+            )
             yield document.place(("id",)), message, "keep one of the two, or record the difference"
 
 

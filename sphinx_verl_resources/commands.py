@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import __version__, dataset, selection
 from .check import Check, open_repository
-from .diagnostics import NoAnswerError, counted, listed, one_line, printable
+from .diagnostics import NoAnswerError, capped, counted, one_line, printable
 from .estimator.architectures import AccuracyFile, ArchitectureFile
 from .estimator.case_records import CaseFile
 from .estimator.context import EstimatorContext
@@ -164,7 +164,7 @@ def _print(text: str) -> None:
 
 def report(problems: Sequence[Diagnostic]) -> bool:
     """Print problems to standard error, one per line, and return whether any is an error."""
-    for problem in listed(problems):
+    for problem in capped(problems):
         print(problem, file=sys.stderr)
     return any(problem.is_error for problem in problems)
 
@@ -191,7 +191,8 @@ def write_file(path: Path, text: str) -> None:
         error.filename = path
         raise
     finally:
-        written.unlink(missing_ok=True)
+        if written.exists():
+            written.unlink()
 
 
 # -- data
@@ -302,7 +303,7 @@ def _several(name: str, read: Callable[[str], Sequence[Any]], help_text: str) ->
 def load_runs(options: argparse.Namespace) -> tuple[EstimatorContext, int]:
     """Return the data, and exit code 1 if runs with errors are missing; print the problems."""
     data = given_data([*options.paths, *options.data])
-    return data, int(report(data.diagnostics_of("runs", "accuracy")))
+    return data, int(report(data.diagnostics_of("runs", "config_keys", "accuracy")))
 
 
 @command(

@@ -251,7 +251,7 @@ class Dataset:
 
     @cached_property
     def run_files(self) -> Mapping[DataFile, Run | None]:
-        """The run of each file; None if the file has errors."""
+        """The run of each file, without its settings if they are wrong; None if the file has other errors."""
         found: dict[DataFile, Run | None] = {}
         places: dict[str, Location] = {}
         problems = self.problems["runs"] = []

@@ -121,7 +121,7 @@ class NoAnswerError(Exception):
         return cls(Diagnostic(Location("", key=key), code, text, remedy))
 
 
-def listed(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def capped(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Return the problems to print; of very many the first ones, errors before warnings, and a note."""
     found = [*problems]
     if len(found) > MAX_PROBLEMS:

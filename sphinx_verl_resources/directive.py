@@ -106,10 +106,10 @@ class VerlDirective(SphinxDirective):
         """Return the content, or a box for each problem."""
         self.given, self.problems = {}, []
         self.domain = VerlDomain.of(self.env)
-        self.domain.use(*self.reads)
         #: The records: a ``Dataset``, or the kind that rooms have made of it.
         self.data = self.domain.records
         self._read_options()
+        self.domain.use(*self.reads)
         content: list[nodes.Node] = []
         if not self.problems:
             with self.noted():

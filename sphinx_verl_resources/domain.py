@@ -24,7 +24,7 @@ from sphinx.util.osutil import relative_uri
 
 from . import __version__
 from .dataset import Dataset, configured_directory
-from .diagnostics import Diagnostic, Location, NoAnswerError, did_you_mean, listed, one_line
+from .diagnostics import Diagnostic, Location, NoAnswerError, capped, did_you_mean, one_line
 from .i18n import N_, _
 from .records import SIZES, Links, is_address
 from .selection import natural
@@ -126,7 +126,7 @@ class ValueRole(SphinxRole):
             value, name = self.value(domain.records, " ".join(self.text.split())), "verl-value"
         except NoAnswerError as error:
             log_at(self.get_location(), f"{self.name}: {error}", error.diagnostics[0], self.config)
-            value, name = f"[{self.name}: {str(error).partition(';')[0]}]", "verl-problem"
+            value, name = f"[{self.name}: {error.diagnostics[0].named_message}]", "verl-problem"
         # Sphinx compares the attribute with `is False`.
         return [nodes.inline(self.rawtext, value, classes=[name], support_smartquotes=False)], []
 
@@ -253,7 +253,7 @@ class VerlDomain(Domain):
             name, remedy = "verl_resources_script_url", "the default is used instead"
             message = f"{name} must be an address with {{ref}}, {{path}} and no other placeholder"
             found.insert(0, Diagnostic(self.conf_place(name), "config", message, remedy))
-        for problem in listed(found):
+        for problem in capped(found):
             log_at(str(problem.place), problem.text, problem, self.env.config)
 
     # -- objects on pages that references can link to
@@ -361,7 +361,7 @@ def digest(*parts: object) -> str:
 # -- links whose target is known only after all pages are read
 
 
-def link(env: BuildEnvironment, kind: str, name: str, text: str, *instead: nodes.Node) -> pending_xref:
+def link_later(env: BuildEnvironment, kind: str, name: str, text: str, *instead: nodes.Node) -> pending_xref:
     """Return a link to an object, a file or a label; ``instead`` replaces it if there is no target."""
     about = {"refdomain": VerlDomain.name, "reftype": kind, "reftarget": name, "refdoc": env.docname}
     return pending_xref("", nodes.inline("", text), **about, refexplicit=True, verl_instead=instead)
@@ -369,7 +369,7 @@ def link(env: BuildEnvironment, kind: str, name: str, text: str, *instead: nodes
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> pending_xref:
     """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
-    return link(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
+    return link_later(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
 
 
 def fall_back(app: Sphinx, env: BuildEnvironment, node: pending_xref, *_: object) -> nodes.inline | None:

@@ -13,10 +13,10 @@ from sphinx.util.docutils import SphinxDirective
 
 from . import __version__
 from .domain import RunIndex, VerlDomain, digest, fall_back, is_for_browsers
-from .filter_bar import ELEMENT_ID, WriteRows
 from .i18n import CATALOG, LOCALE, _
 from .nodes import add_nodes
 from .records import SCRIPT_URL
+from .rows import ELEMENT_ID, WriteRows
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

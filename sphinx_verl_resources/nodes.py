@@ -33,6 +33,8 @@ MIN_WIDTH, MAX_WIDTH = 4, 60
 ROWS = "verl_rows"
 #: Class of a cell with a long name, which may break over lines.
 PATH_CLASS = "verl-path"
+#: Class of the section of a size class.
+SIZE_CLASS = "verl-size"
 NOTES_CLASS = "verl-notes"
 LEGEND_CLASS = "verl-legend"
 
@@ -118,7 +120,8 @@ def table_group(
     every = [[Cell.of(cell) if isinstance(cell, str) else cell for cell in row] for row in (headings, *rows)]
     specs = []
     for heading, *below in zip(*every, strict=True):
-        heading.classes += ("num",) * any("num" in cell.classes for cell in below)
+        if any("num" in cell.classes for cell in below):
+            heading.classes += ("num",)
         width = max(column_width(cell.text) for cell in (heading, *below))
         specs.append(nodes.colspec(colwidth=min(max(width, MIN_WIDTH), MAX_WIDTH)))
     head, *others = (("", cells) for cells in every)

@@ -17,7 +17,18 @@ from .diagnostics import NoAnswerError, did_you_mean, one_line, printable
 from .directive import ABOUT_TABLE, Option, VerlDirective
 from .domain import ADD_A_RUN, GPU, LABEL, LABELS, MODEL, RECORD, RUN, SIZE, Target
 from .i18n import N_, _
-from .nodes import PATH_CLASS, Cell, fill, link, listed, marks, numbered_notes, table_group, titled
+from .nodes import (
+    PATH_CLASS,
+    SIZE_CLASS,
+    Cell,
+    fill,
+    link,
+    listed,
+    marks,
+    numbered_notes,
+    table_group,
+    titled,
+)
 from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, row_id
 from .selection import COMPUTED
 from .texts import run_cells, run_heading, run_title
@@ -71,7 +82,7 @@ class VerlRuns(VerlDirective):
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """The parts of the data that estimates depend on, if the table shows any."""
-        shows_estimates = "details" in self.options or "estimate." in str(self.options.get("columns")).lower()
+        shows_estimates = "details" in self.given or COMPUTED & {*self.values["columns"]}
         return ("config_keys", "accuracy") if shows_estimates else ()
 
     def show(self) -> list[nodes.Node]:
@@ -108,6 +119,7 @@ class VerlRuns(VerlDirective):
                 empty[size] = place
             elif is_section:
                 place = nodes.section("", nodes.title("", size, translatable=0), *self._table(own, size))
+                place["classes"].append(SIZE_CLASS)
                 content.append(place)
             else:
                 content += [place, *self._table(own, size, size)]
@@ -126,7 +138,7 @@ class VerlRuns(VerlDirective):
         if self.given.keys() & selection.FILTERS.keys():
             text = _("No recorded run for {sizes} matches.")
         words, command = _("Add one."), nodes.literal("", "verl-resources new --help")
-        how = domain.link(self.env, LABEL, ADD_A_RUN, words, nodes.Text(f"{words} "), command)
+        how = domain.link_later(self.env, LABEL, ADD_A_RUN, words, nodes.Text(f"{words} "), command)
         return nodes.paragraph("", "", *fill(text, sizes=sizes, link=how), classes=["verl-empty"])
 
     def _table(self, runs: Sequence[Run], sizes: str, caption: str = "") -> list[nodes.Node]:
@@ -192,7 +204,7 @@ _COLUMNS: dict[str, dict[str, Callable[[Any], Cell]]] = {
         N_("Hidden size"): lambda arch: _number(arch.hidden_size),
         N_("Heads (query/key)"): lambda arch: _number(arch.num_attention_heads, arch.num_key_value_heads),
         N_("Vocabulary"): lambda arch: _number(arch.vocab_size),
-        N_("Same shape"): lambda arch: Cell.of(", ".join(arch.lookup_names[1:]), (), PATH_CLASS),
+        N_("Same shape"): lambda arch: Cell.of(", ".join(arch.aliases), (), PATH_CLASS),
     },
 }
 
@@ -243,9 +255,11 @@ class VerlGpus(RegistryDirective):
     """The GPUs, with their memory."""
 
     directive, kind = "verl-gpus", GPU
+    reads = ("gpus",)
 
 
 class VerlModels(RegistryDirective):
     """The models, with the values that determine their memory, and other models of the same shape."""
 
     directive, kind = "verl-models", MODEL
+    reads = ("architectures",)

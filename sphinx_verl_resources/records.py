@@ -231,7 +231,7 @@ def no_email(text: str) -> str:
     return text
 
 
-def one_line(text: str) -> str:
+def single_line(text: str) -> str:
     """Reject a text of several lines, with an e-mail address, or still to fill in."""
     if re.search(r"[\t\r\n]|\A\s|\s\Z", text):
         raise problem("wrong_value", "expected one line without tabs and without spaces around it")
@@ -275,10 +275,12 @@ Named = Annotated[Mapping[str, Item], _ByName(), Field(default_factory=dict)]
 SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Slug = Annotated[str, pattern(SLUG, "lower-case letters and digits with single hyphens between them", 80)]
 #: A short, single-line text.
-Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
+Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(single_line)]
 _NAME = r"^[\w./+()&:-]+( [\w./+()&:-]+)*$"
 #: A name that people look up, copy and paste into commands.
-Name = Annotated[str, pattern(_NAME, "letters, digits and . / + ( ) & : _ -", 200), AfterValidator(one_line)]
+Name = Annotated[
+    str, pattern(_NAME, "letters, digits and . / + ( ) & : _ -", 200), AfterValidator(single_line)
+]
 #: The name of an entry of gpus.yaml, and of an entry of architectures.yaml.
 GpuName = Annotated[Text, name_of("gpus", what="GPU", code="unknown_gpu")]
 Checkpoint = Annotated[Text, name_of("architectures", what="model", code="unknown_model")]
@@ -308,7 +310,7 @@ def _setting(value: Any) -> Any:
     if len(items) > 100 or any(len(str(item)) > 500 for item in items):
         raise problem("wrong_value", "expected at most 500 characters, or at most 100 items")
     for item in items:
-        one_line(str(item))
+        single_line(str(item))
     return value
 
 

@@ -67,7 +67,8 @@ class Registry(Generic[Entry]):
 
     def get(self, name: str) -> Entry | None:
         """Return the entry with this name, or None."""
-        return self._entries.get(self._owners.get(fold(name), ""))
+        own = self._owners.get(fold(name))
+        return None if own is None else self._entries[own]
 
     @property
     def names(self) -> list[str]:
@@ -256,7 +257,7 @@ class Architecture(NamedRecord):
     aliases_unverified: tuple[Name, ...] = ()
     hidden_size: Size
     num_hidden_layers: Size
-    intermediate_size: int | None
+    intermediate_size: Size | None
     num_attention_heads: Size
     num_key_value_heads: Size
     vocab_size: Size
@@ -358,8 +359,9 @@ class Assumptions(Record):
     @classmethod
     def _keep_earlier(cls, value: Any, info: Any) -> Any:
         earlier = dict((info.context or {}).get("assumptions") or ())
-        given = value.items() if isinstance(value, dict) else ()
-        return earlier | {key: item for key, item in given if item is not None} if given else value
+        if not isinstance(value, dict):
+            return value
+        return earlier | {key: item for key, item in value.items() if item is not None}
 
 
 class VerlState(Record):

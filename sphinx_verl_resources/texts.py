@@ -96,8 +96,9 @@ def _with_word(text: str, run: Run) -> str:
 
 def field_pieces(run: Run, name: str, links: Links) -> list[Piece]:
     """Return one field of a run as texts with addresses; an empty text if nothing is recorded."""
-    make = _PIECES.get(name)
-    return (make and make(run, links)) or [(field_named(name).text(run), None)]
+    if name in _PIECES:
+        return _PIECES[name](run, links) or [("", None)]
+    return [(field_named(name).text(run), None)]
 
 
 def _script(run: Run, links: Links) -> list[Piece]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..answer.question import Question, named_settings, task_of
 from ..commands import DATA, FORMAT, OUTPUT, UsageError, option, report
-from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, counted, did_you_mean, listed, warning
+from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, warning
 from ..estimator.hf_config import read_config_json
 from ..estimator.request import MODEL, Request, parse_gpus
 from ..estimator.resolve import is_harmless
@@ -99,7 +99,7 @@ def placed(problems: Iterable[Diagnostic], place_of: Callable[[Diagnostic], Loca
 
 def errors_text(problems: Iterable[Diagnostic]) -> str:
     """Return the errors on one line, for programs."""
-    return "; ".join(problem.text for problem in listed(problems) if problem.is_error)
+    return "; ".join(problem.text for problem in capped(problems) if problem.is_error)
 
 
 def _checked(read: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
-from ..diagnostics import Code, Diagnostic, Location, Severity, listed, warning
+from ..diagnostics import Code, Diagnostic, Location, Severity, capped, warning
 from ..estimator.request import dotted_leaves
 from ..strict_yaml import LOADER, position, read_yaml
 from .programs import Program
@@ -87,7 +87,7 @@ class SettingsText:
         everything = {*open_problems(self.reasons, self.places)}
         others = [problem for problem in self.problems if problem not in everything]
         still = {key: reason for key, reason in self.reasons.items() if key not in settled}
-        return listed(sorted([*others, *open_problems(still, self.places)]))
+        return capped(sorted([*others, *open_problems(still, self.places)]))
 
 
 def open_problems(reasons: Mapping[str, Reason], places: Mapping[str, Location]) -> Iterator[Diagnostic]:
@@ -173,7 +173,7 @@ class Collector:
             self._places,
             self.config_name,
             self._unresolved,
-            listed(sorted([*self.problems, *unknown, *self._replaced()])),
+            capped(sorted([*self.problems, *unknown, *self._replaced()])),
             self._lines,
             self.program,
             self._reasons,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
-from ..filter_bar import as_script
 from ..i18n import _
+from ..rows import as_script
 from ..views.fewest import TABLE_CLASS
 from ..views.what_if import (
     FEWEST_CLASS,

@@ -57,6 +57,6 @@ class VerlDownloads(VerlDirective):
         items = nodes.bullet_list(classes=[self.directive])
         for name, (content, text) in export_files(self.data).items():
             self.domain.note_file(name, text)
-            file = domain.link(self.env, domain.FILE, name, name, nodes.literal("", name))
+            file = domain.link_later(self.env, domain.FILE, name, name, nodes.literal("", name))
             items += nodes.list_item("", nodes.paragraph("", "", *titled(file, _(content))))
         return [items]

@@ -9,7 +9,7 @@ from sphinx.util.parallel import ParallelTasks, parallel_available
 
 from ..diagnostics import Diagnostic, NoAnswerError
 from ..directive import Option
-from ..domain import ESTIMATOR, GPU, LABEL, MODEL, OUT_OF_MEMORY, link, row_link
+from ..domain import ESTIMATOR, GPU, LABEL, MODEL, OUT_OF_MEMORY, link_later, row_link
 from ..i18n import N_, _
 from ..records import MOST_GPUS
 from ..registries import LIMITS
@@ -113,7 +113,7 @@ class VerlWhatIf(SettingsDirective):
             files.append(name)
             self.domain.note_file(path, text)
         fields, shared = fields_of(models, axes), shared_data(files, grids[models[0]])
-        more = link(self.env, LABEL, ESTIMATOR, _(_MORE))
+        more = link_later(self.env, LABEL, ESTIMATOR, _(_MORE))
         return [
             form(
                 fields,
@@ -122,7 +122,7 @@ class VerlWhatIf(SettingsDirective):
                 {run: title for run, (title, _script) in runs.items()},
                 partial(row_link, self.env),
                 more,
-                link(self.env, LABEL, OUT_OF_MEMORY, _("Out of memory?")),
+                link_later(self.env, LABEL, OUT_OF_MEMORY, _("Out of memory?")),
             )
         ]
 

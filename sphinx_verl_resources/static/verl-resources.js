@@ -1,5 +1,5 @@
 /* Filters, folds and sorts the tables of runs. The page is complete without this script: the style sheet hides the
-   controls where no scripts run. The runs and all texts come from the JSON next to the bar, see filter_bar.py. */
+   controls where no scripts run. The runs and all texts come from the JSON next to the bar, see rows.py. */
 (() => {
   'use strict';
 

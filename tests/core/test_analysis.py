@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sphinx_verl_resources.analysis import value_text
+from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.registries import load_analysis
+from sphinx_verl_resources.strict_yaml import read_yaml
+
 PROJECTS = yaml.safe_load(Path(__file__).with_name("analysis.yaml").read_text("utf-8"))
 #: Directives whose formulas are computed again.
 DIRECTIVES = [
@@ -116,3 +121,9 @@ def test_every_printed_minimum_would_hold_the_total(project):
         for _level, claim, _gpu, limit, *_rest in minimum:
             count = int(claim.partition("×")[0])
             assert count * float(limit) >= total > count / 2 * float(limit)
+
+
+def test_a_file_without_valid_assumptions_ends_in_a_message():
+    analysis, _problems = load_analysis([read_yaml(b"assumptions: {gpus: many}")])
+    with pytest.raises(NoAnswerError, match=r"analysis\.yaml has errors"):
+        value_text(analysis, "3B, total")

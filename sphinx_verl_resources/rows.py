@@ -16,8 +16,8 @@ from sphinx.transforms import SphinxTransform
 
 from .domain import VerlDomain, is_for_browsers
 from .i18n import N_, _, plural
-from .nodes import ROWS, row_html, row_nodes, verl_summary
-from .records import SIZES, WORDS, family
+from .nodes import ROWS, SIZE_CLASS, row_html, row_nodes, verl_summary
+from .records import WORDS, family
 from .selection import natural
 from .texts import row_classes
 
@@ -77,9 +77,9 @@ def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> No
     shown = {run: known[run] for body in bodies for run in body[ROWS]}
     others = [run for run in shown if shown[run].word != "ran"]
     # If none of them ran, all are shown.
-    folded = len(others) % len(shown)
+    folded = len(others) if len(others) < len(shown) else 0
     table = bodies[0].parent.parent
-    place = table.parent if table.parent[0].astext() in SIZES else table
+    place = table.parent if SIZE_CLASS in table.parent["classes"] else table
     _insert(_bar([*shown.values()], folded), place)
     for body in bodies if folded else ():
         if count := len(body[ROWS].keys() & others):
