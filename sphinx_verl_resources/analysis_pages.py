@@ -65,21 +65,20 @@ class AnalysisDirective(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the content, and below it the remarks that are new on the page."""
-        #: The numbers of the remarks on the page so far.
+        # The numbers of the remarks on the page so far; those of a directive with errors are not kept.
         page: dict[str, int] = self.env.temp_data.setdefault("verl_remarks", {})  # type: ignore[assignment, unused-ignore]
         require_complete(self.data.analysis)
         self.numbers = {**page}
         content = self.content_above_remarks()
         new = [*self.numbers][len(page) :]
-        listed_before = len(page)
-        page |= self.numbers
         if not new:
             return content
         date = self.data.analysis.verl.date.isoformat()
         title = _("Where verl works differently, as of {date}:").format(date=date)
         more = _("The estimator computes what verl really does, phase by phase.")
         about_estimator = link_later(self.env, LABEL, ESTIMATOR, more)
-        notes = numbered_notes(*map(self._remark, new), start=listed_before + 1)
+        notes = numbered_notes(*map(self._remark, new), start=len(page) + 1)
+        page |= self.numbers
         return [*content, notes_title(title), notes, notes_title("", about_estimator)]
 
     def _remark(self, name: str) -> nodes.paragraph:

@@ -292,15 +292,13 @@ def duplicate_run(check: Check) -> Iterator[Finding]:
     """
     first: dict[Any, Run] = {}
     for run, document in check.runs:
-        gpus = (run.gpus.count, run.gpus.nodes, check.data.gpu_name(run))
+        gpus = (run.gpus.count, run.gpus.nodes, check.data.gpu_of(run) or run.gpus.type)
         path = run.script and run.script.path
         settings = repr(sorted(run.settings.items()))
         traits = (run.model, gpus, run.task, run.train, run.infer, run.versions, path, settings)
         other = first.setdefault(traits, run)
         if other is not run:
-            message = (
-                f"the run is the same as {other.id!r}: model, GPUs, task, backend, versions, script, settings"
-            )
+            message = f"the run is the same as {other.id!r}, with equal GPUs, script, versions and settings"
             yield document.place(("id",)), message, "keep one of the two, or record the difference"
 
 

@@ -277,11 +277,6 @@ class Dataset:
         """Return the entry of a run's GPU; None if its type or its entry is missing."""
         return self.gpus.get(run.gpus.type) if run.gpus.type else None
 
-    def gpu_name(self, run: Run) -> str | None:
-        """Return the registry's name of a run's GPU; None if the source does not give it."""
-        gpu = self.gpu_of(run)
-        return gpu.name if gpu else run.gpus.type
-
 
 def _contradictions(run: Run, file: DataFile, places: Mapping[str, Location]) -> Iterator[Diagnostic]:
     """Yield what contradicts the name of a run's file, an earlier run, or the kind of the run."""

@@ -367,11 +367,6 @@ def link_later(env: BuildEnvironment, kind: str, name: str, text: str, *instead:
     return pending_xref("", nodes.inline("", text), **about, refexplicit=True, verl_instead=instead)
 
 
-def row_link(env: BuildEnvironment, run: str, text: str) -> pending_xref:
-    """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
-    return link_later(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
-
-
 def fall_back(app: Sphinx, env: BuildEnvironment, node: pending_xref, *_: object) -> nodes.inline | None:
     """Handle ``missing-reference`` for the links above."""
     return nodes.inline("", "", *node["verl_instead"]) if "verl_instead" in node else None

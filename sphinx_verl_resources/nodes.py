@@ -36,7 +36,6 @@ PATH_CLASS = "verl-path"
 #: Class of the section of a size class.
 SIZE_CLASS = "verl-size"
 NOTES_CLASS = "verl-notes"
-LEGEND_CLASS = "verl-legend"
 
 
 class verl_table(nodes.table):  # noqa: N801 - docutils names nodes in lower case
@@ -198,11 +197,6 @@ def listed(names: Iterable[str]) -> str:
     return _(", ").join(names)
 
 
-def in_a_row(*sentences: str) -> str:
-    """Join sentences as the language does."""
-    return _("{sentence} {next}").format(sentence="", next="").join(sentences)
-
-
 def code_block(code: str, language: str, name: str) -> nodes.literal_block:
     """Make a block of code with the class ``name``."""
     return nodes.literal_block(code, code, language=language, classes=[name])
@@ -211,11 +205,6 @@ def code_block(code: str, language: str, name: str) -> nodes.literal_block:
 def recorded(text: str, *content: Node) -> nodes.paragraph:
     """Make a paragraph of recorded text or formulas, which are not translated."""
     return nodes.paragraph("", one_line(text), *content, translatable=0)
-
-
-def legend(text: str) -> nodes.paragraph:
-    """Make the paragraph that explains a table."""
-    return nodes.paragraph("", text, classes=[LEGEND_CLASS])
 
 
 def notes_title(text: str, *content: Node) -> nodes.paragraph:

@@ -118,8 +118,8 @@ class VerlRuns(VerlDirective):
             if not own and "hide-empty" in self.given:
                 empty[size] = place
             elif is_section:
-                place = nodes.section("", nodes.title("", size, translatable=0), *self._table(own, size))
-                place["classes"].append(SIZE_CLASS)
+                title = nodes.title("", size, translatable=0)
+                place = nodes.section("", title, *self._table(own, size), classes=[SIZE_CLASS])
                 content.append(place)
             else:
                 content += [place, *self._table(own, size, size)]

@@ -71,11 +71,6 @@ def fold(name: str) -> str:
     return re.sub("[ _-]", "", name.casefold())
 
 
-def slug(text: str) -> str:
-    """Turn a text into an id; empty if an id can contain none of its characters."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
 def row_id(run_id: str) -> str:
     """Return the id of a run's row."""
     return f"run-{run_id}"

@@ -605,14 +605,12 @@ class Analysis(AnalysisFile):
     Attributes:
         gpus: the GPUs.
         architectures: the model shapes.
-        config_keys: the keys of verl's configuration.
     """
 
-    assumptions: Assumptions  # the package's file has both
+    assumptions: Assumptions  # as verl, only missing if the package's file has errors
     verl: VerlState
     gpus: Registry[Gpu]
     architectures: Registry[Architecture]
-    config_keys: Registry[ConfigKey]
 
 
 def load_analysis(

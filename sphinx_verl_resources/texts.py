@@ -15,7 +15,7 @@ import yaml
 from tabulate import tabulate
 
 from .i18n import N_, _
-from .nodes import PATH_CLASS, Cell, listed
+from .nodes import PATH_CLASS, Cell
 from .records import Links
 from .selection import FIELDS, as_text, field_named, is_numeric
 from .units import crossed
@@ -42,11 +42,6 @@ _CLASSES = {"tag": ("verl-col-tag",), "script": (PATH_CLASS,), "evidence": (PATH
 def run_title(run: Run) -> str:
     """Return the title of a run."""
     return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=crossed(run.gpus))
-
-
-def status(run: Run) -> str:
-    """Return the tag of a run and its evidence word."""
-    return listed(filter(None, [run.tag, _(WORD_TEXTS[run.word])]))
 
 
 # -- cells

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
 
-from ..records import FORMS, SLUG, Run, slug
+from ..records import FORMS, SLUG, Run
 from ..selection import as_text
 from ..strict_yaml import read_yaml
 from ..validation import fields_at, models_in
@@ -225,6 +225,11 @@ def is_id(text: str) -> bool:
     (True, False, False)
     """
     return re.fullmatch(SLUG, text) is not None and len(text) <= MAX_ID_LENGTH
+
+
+def slug(text: str) -> str:
+    """Turn a text into an id; empty if an id can contain none of its characters."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def suggested_id(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
 from ..directive import ABOUT_TABLE, Option, choices
-from ..domain import row_link
 from ..i18n import _
+from ..views.answer import row_link
 from .settings_directive import SettingsDirective
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..directive import ABOUT_TABLE, Option
-from ..domain import row_link
 from ..estimator.request import DEFAULT_TASK
 from ..i18n import _
 from ..selection import sizes
+from ..views.answer import row_link
 from .settings_directive import SettingsDirective, numbers
 
 if TYPE_CHECKING:

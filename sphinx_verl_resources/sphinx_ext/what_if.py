@@ -9,12 +9,13 @@ from sphinx.util.parallel import ParallelTasks, parallel_available
 
 from ..diagnostics import Diagnostic, NoAnswerError
 from ..directive import Option
-from ..domain import ESTIMATOR, GPU, LABEL, MODEL, OUT_OF_MEMORY, link_later, row_link
+from ..domain import ESTIMATOR, GPU, LABEL, MODEL, OUT_OF_MEMORY, link_later
 from ..i18n import N_, _
 from ..records import MOST_GPUS
 from ..registries import LIMITS
 from ..selection import each_once, phrases
 from ..texts import run_title
+from ..views.answer import row_link
 from .settings_directive import SettingsDirective, numbers
 
 if TYPE_CHECKING:

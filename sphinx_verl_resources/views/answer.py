@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
+from ..domain import RUN, link_later
 from ..i18n import N_, _, plural
-from ..nodes import between_commas, in_a_row, titled
+from ..nodes import between_commas, titled
 from ..records import WORDS
 from ..texts import WORD_TEXTS, run_title
-from .verdicts import as_title
+from .verdicts import as_title, in_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from sphinx.addnodes import pending_xref
+    from sphinx.environment import BuildEnvironment
 
     from ..answer.answer import Answer
     from ..answer.evidence import Trust
@@ -24,6 +28,19 @@ SMALLEST = "smallest-"
 
 #: Maximum number of recorded runs to show.
 _MOST = 3
+
+#: Class of a text that explains a table.
+LEGEND_CLASS = "verl-legend"
+
+
+def row_link(env: BuildEnvironment, run: str, text: str) -> pending_xref:
+    """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
+    return link_later(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
+
+
+def legend(text: str) -> nodes.paragraph:
+    """Make the paragraph that explains a table."""
+    return nodes.paragraph("", text, classes=[LEGEND_CLASS])
 
 
 def titled_item(title: str, content: str | Sequence[nodes.Node]) -> nodes.list_item:

@@ -8,13 +8,12 @@ from ..answer.command import command_of, command_settings
 from ..answer.layouts import largest_token_budget, longest_response
 from ..estimator.recorded import credible
 from ..estimator.request import MODEL
-from ..nodes import in_a_row
 from ..texts import nested_yaml
 from ..units import crossed, gib_number, short_number
 from .answer import trust_text
 from .changes import MOST, change_text
 from .plain_text import estimate_details, plain_table, wrapped
-from .verdicts import label, of_mean, reason, start_texts, title
+from .verdicts import in_a_row, label, of_mean, reason, start_texts, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import N_, _
-from ..nodes import fill, in_a_row
+from ..nodes import fill
 from ..units import gib
-from .verdicts import label
+from .verdicts import in_a_row, label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

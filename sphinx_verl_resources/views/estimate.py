@@ -11,11 +11,11 @@ from ..diagnostics import NoAnswerError
 from ..estimator.engine import vllm_pool_in_torch_peak
 from ..estimator.recorded import credible, estimate_run, figures
 from ..i18n import N_, _
-from ..nodes import NOTES_CLASS, Cell, bold, fill, in_a_row, legend, notes_title, recorded, table_group
+from ..nodes import NOTES_CLASS, Cell, bold, fill, notes_title, recorded, table_group
 from ..units import GIB, Category, gib, gib_number
-from .answer import titled_item, trust_text
+from .answer import legend, titled_item, trust_text
 from .changes import changes_item
-from .verdicts import mark, of_mean, reason, span, start_texts, stop, title
+from .verdicts import in_a_row, mark, of_mean, reason, span, start_texts, stop, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 
 from ..i18n import N_, _
-from ..nodes import LEGEND_CLASS, Cell, code_block, details, legend, listed, table_group
+from ..nodes import Cell, code_block, details, listed, table_group
 from ..texts import flat_yaml
 from ..units import crossed, short_number
-from .answer import titled_item
+from .answer import LEGEND_CLASS, legend, titled_item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

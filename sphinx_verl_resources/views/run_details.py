@@ -11,16 +11,15 @@ from docutils import nodes
 from ..answer.answer import answer_run
 from ..answer.command import SEPARATOR, as_arguments, launcher
 from ..diagnostics import NoAnswerError
-from ..domain import row_link
 from ..estimator.recorded import credible, estimate_run, figures, has_own_rollout_gpus, version_of_run
 from ..estimator.registries import capacity_of
 from ..i18n import N_, _
 from ..nodes import between_commas, code_block, details, link, listed, notes_title, titled
 from ..records import row_id
 from ..selection import FIELDS
-from ..texts import field_pieces, row_classes, run_title, status
+from ..texts import WORD_TEXTS, field_pieces, row_classes, run_title
 from ..units import GIB, gib, gib_number
-from .answer import evidence_items, titled_item
+from .answer import evidence_items, row_link, titled_item
 from .charts import phase_chart
 from .estimate import MEMORY_CLASS, answer, phase_rows
 
@@ -50,7 +49,8 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
     items += remarks
     peak, more = _estimated(directive, run)
     title = nodes.strong("", listed([run_title(run), run.train]))
-    facts = _("; ").join(filter(None, [status(run), peak]))
+    status = listed(filter(None, [run.tag, _(WORD_TEXTS[run.word])]))
+    facts = _("; ").join(filter(None, [status, peak]))
     block = details(titled(title, facts), [items, *more], f"verl-details {row_classes(run)}")
     directive.reserve(f"{row_id(run.id)}-details", block)
     return block

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..i18n import N_, _
-from ..nodes import in_a_row
 from ..units import gib, gib_number, short_number
 
 if TYPE_CHECKING:
@@ -55,6 +54,11 @@ NO_START = N_(
     "The rollout engine may not start: its KV cache has room for {room} tokens, but needs {needed}."
 )
 FITS_UP_TO = N_("It fits up to a mean of {tokens} tokens per sequence, prompt and response.")
+
+
+def in_a_row(*sentences: str) -> str:
+    """Join sentences as the language does."""
+    return _("{sentence} {next}").format(sentence="", next="").join(sentences)
 
 
 def label(verdict: Verdict) -> str:
