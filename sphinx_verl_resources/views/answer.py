@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 
-from ..domain import RUN, link_later
 from ..i18n import N_, _, plural
 from ..nodes import between_commas, titled
 from ..records import WORDS
@@ -35,6 +34,8 @@ LEGEND_CLASS = "verl-legend"
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> pending_xref:
     """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
+    from ..domain import RUN, link_later  # commands use this module without Sphinx
+
     return link_later(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
 
 
