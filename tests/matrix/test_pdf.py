@@ -66,7 +66,7 @@ def test_pdf_of_the_memory_pages(project, root):
     found = compiled(project.build("latex").out)
     for figure in ("58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8"):
         assert figure in found
-    assert "32 × 2048 × 32 × 2560 × 4 = 21.5 GB" in found
+    assert "32 × 2048 × 32 × 2560 × 2 × 2 = 21.5 GB" in found
     assert "−21.0" in found
 
 
