@@ -180,7 +180,7 @@ class Dataset:
             self.problems["files"].append(problem)
 
     def _read(self, directory: Directory, path: Path, without: str = "") -> None:
-        """Read a file or folder of a directory, or all of it, and note what is not read."""
+        """Read a whole directory, or one folder or file of it; note each file that is left out."""
         name = path.relative_to(directory.path).as_posix()
         shown, folder = Path(directory.shown, name).as_posix(), name.rpartition("/")[0]
         with self._noted(Location(shown), "cannot be read", "check it, or delete it"):

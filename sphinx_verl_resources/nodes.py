@@ -59,7 +59,7 @@ class Cell:
 
     Attributes:
         pieces: text and address; ``#`` and an id is an address on the same page.
-        after: nodes after the pieces: marks, links to other pages, and a target.
+        after: nodes after the pieces, such as marks; a target among them is written first.
         classes: classes for the style sheet.
         strong: whether its text is bold, as in a total.
     """
