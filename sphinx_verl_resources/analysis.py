@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .diagnostics import NoAnswerError, did_you_mean
 from .i18n import N_, _
 from .records import fold
-from .registries import LIMITS, STATE_COMPONENTS, TOTAL
+from .registries import LIMITS, TOTAL
 from .selection import whole_number
 from .units import GB, Breakdown, Category, Component, Factor, gb, gib, short_number
 
@@ -263,7 +263,7 @@ def _figures(one: Outcome) -> dict[str, str | float]:
     figures: dict[str, str | float] = {"checkpoint": one.checkpoint} if one.checkpoint else {}
     figures |= {name: short_number(number) for name, number in one.numbers.items() if number}
     sizes: dict[str, tuple[str, ...]] = {label: (key,) for key, (label, *_rest) in COMPONENTS.items()}
-    sizes |= {"model states": STATE_COMPONENTS, TOTAL: tuple(COMPONENTS)}
+    sizes |= {"model states": ("parameters", "gradients", "optimizer"), TOTAL: tuple(COMPONENTS)}
     figures |= {"per GPU": one.end.total, **{name: one.start.of(keys) for name, keys in sizes.items()}}
     for line in one.lines:
         for step in (line.step.name, line.step.label) if line.step else ():

@@ -232,13 +232,7 @@ def future_date(check: Check) -> Iterator[Finding]:
 
 #: The day after the last update of verl's hand-typed page, whose rows lack evidence and versions.
 _FIRST_DAY = date(2025, 6, 26)
-#: How to add what a run lacks.
-_EXAMPLES = {
-    "date": "added: 2026-06-12",
-    "version of verl": 'versions: {verl: "…"}',
-    "version of the engine": 'version: "…" under infer',
-    "evidence": "evidence: [{kind: log, url: https://…}]",
-}
+_LOG = "evidence: [{kind: log, url: https://…}]"
 
 
 @rule(Severity.WARNING)
@@ -263,15 +257,16 @@ def incomplete_run(check: Check) -> Iterator[Finding]:
     """
     for run, document in check.runs:
         is_new = run.kind == "tested" and not (run.added and run.added < _FIRST_DAY)
-        lacks = {
-            "date": run.kind == "tested" and not run.added,
-            "version of verl": is_new and not (run.versions and run.versions.verl),
-            "version of the engine": is_new and run.infer and not run.infer.version,
-            "evidence": not run.evidence and (is_new or not run.script),
-        }
-        if missing := [name for name in lacks if lacks[name]]:
+        no_engine = is_new and run.infer and not run.infer.version
+        lacks = (
+            ("date", "added: 2026-06-12", run.kind == "tested" and not run.added),
+            ("version of verl", 'versions: {verl: "…"}', is_new and not (run.versions and run.versions.verl)),
+            ("version of the engine", 'version: "…" under infer', no_engine),
+            ("evidence", _LOG, not run.evidence and (is_new or not run.script)),
+        )
+        if missing := {name: example for name, example, is_missing in lacks if is_missing}:
             message = f"the run's kind is {run.kind!r}, but it has no {', no '.join(missing)}"
-            yield document.place(), message, f"write {', '.join(_EXAMPLES[name] for name in missing)}"
+            yield document.place(), message, f"write {', '.join(missing.values())}"
 
 
 @rule(Severity.WARNING)

@@ -44,7 +44,7 @@ COMMANDS = {
     "estimate": "cli.estimate", "plan": "cli.plan", "diagnose": "cli.diagnose", "schema": "commands",
 }  # fmt: skip
 #: The modules with rules of the rooms, which register themselves.
-RULES = ("estimator.rules", "settings.rules")
+RULE_MODULES = ("estimator.rules", "settings.rules")
 
 
 class UsageError(Exception):
@@ -54,10 +54,10 @@ class UsageError(Exception):
 # -- commands and their arguments
 
 #: The arguments of ``ArgumentParser.add_argument``.
-Option = tuple[tuple[str, ...], dict[str, Any]]
+Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
-def option(*names: str, **settings: Any) -> Option:
+def option(*names: str, **settings: Any) -> Argument:
     """Return an argument of a command."""
     return names, settings
 
@@ -75,7 +75,7 @@ class Command(argparse.ArgumentParser):
     exit codes.
     """
 
-    def __init__(self, run: Work, *options: Option) -> None:
+    def __init__(self, run: Work, *options: Argument) -> None:
         purpose, *others = (inspect.getdoc(run) or "").split("\n\n")
         super().__init__(
             f"verl-resources {run.__name__}".removesuffix(" main"),
@@ -92,7 +92,7 @@ class Command(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-def command(*options: Option) -> Callable[[Work], Command]:
+def command(*options: Argument) -> Callable[[Work], Command]:
     """Return a decorator that makes a function the command with its name."""
     return lambda run: Command(run, *options)
 
@@ -243,7 +243,7 @@ def load_check(names: Sequence[str], repository: Repository | None = None) -> Ch
     Raises:
         OSError: a path is not a directory with data.
     """
-    for module in RULES:
+    for module in RULE_MODULES:
         import_module(f".{module}", __package__)
     directories = data_directories(names)
     return Check(EstimatorContext(directories), directories or [dataset.bundled_directory()], repository)
@@ -295,7 +295,7 @@ def _plain(problem: Diagnostic) -> dict[str, Any]:
 # -- table
 
 
-def _several(name: str, read: Callable[[str], Sequence[Any]], help_text: str) -> Option:
+def _several(name: str, read: Callable[[str], Sequence[Any]], help_text: str) -> Argument:
     """Return an option with a list, which may be repeated."""
     return option(name, action="extend", type=read, metavar="A,B,...", help=help_text)
 

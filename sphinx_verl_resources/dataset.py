@@ -184,13 +184,14 @@ class Dataset:
         name = path.relative_to(directory.path).as_posix()
         shown, folder = Path(directory.shown, name).as_posix(), name.rpartition("/")[0]
         with self._noted(Location(shown), "cannot be read", "check it, or delete it"):
-            if name in (".", RUNS, CASES):
+            is_data = name in (".", RUNS, CASES, *REGISTRIES) or (folder and path.suffix == ".yaml")
+            if is_data and path.is_symlink():
                 refuse_leading_out(path, directory.path)
+            if name in (".", RUNS, CASES):
                 for inner in sorted(path.iterdir()):
                     if inner.name != without and not inner.name.startswith("."):
                         self._read(directory, inner)
-            elif name in REGISTRIES or (folder and path.suffix == ".yaml"):
-                refuse_leading_out(path, directory.path)
+            elif is_data:
                 self.files[folder or name].append(read_data_file(path, shown))
             elif path.suffix in {".yaml", ".yml"} or (folder and path.name != "README.md"):
                 hint = f"put run files into the folder {RUNS!r}"
@@ -253,7 +254,7 @@ class Dataset:
     def run_files(self) -> Mapping[DataFile, Run | None]:
         """The run of each file, without its settings if they are wrong; None if the file has other errors."""
         found: dict[DataFile, Run | None] = {}
-        places: dict[str, Location] = {}
+        first: dict[str, DataFile] = {}
         problems = self.problems["runs"] = []
         context = {"gpus": self.gpus, "architectures": self.architectures}
         for file in self.files[RUNS]:
@@ -261,10 +262,10 @@ class Dataset:
             if run is None and isinstance(file.document.data, dict):
                 # The row of a run with wrong settings is shown.
                 run, _ = try_model({**file.document.data, "settings": {}}, Run, context)
-            contradictions = [*_contradictions(run, file, places)] if run else []
+            contradictions = [*_contradictions(run, file, first)] if run else []
             problems += [*wrong, *contradictions]
             if run and not contradictions:
-                places[run.id] = file.document.place(("id",))
+                first[run.id] = file
             found[file] = None if contradictions else run
         return found
 
@@ -278,19 +279,19 @@ class Dataset:
         return self.gpus.get(run.gpus.type) if run.gpus.type else None
 
 
-def _contradictions(run: Run, file: DataFile, places: Mapping[str, Location]) -> Iterator[Diagnostic]:
+def _contradictions(run: Run, file: DataFile, first: Mapping[str, DataFile]) -> Iterator[Diagnostic]:
     """Yield what contradicts the name of a run's file, an earlier run, or the kind of the run."""
-    place, stem = file.document.place(("id",)), file.path.stem
+    document, stem = file.document, file.path.stem
     if run.id != stem:
         message = f"id: {run.id!r} differs from the file name {stem + '.yaml'!r}"
         remedy = f"rename the file to {run.id}.yaml, or correct the id"
-        yield Diagnostic(place, "id_mismatch", message, remedy)
-    elif run.id in places:
-        message = f"the id {run.id!r} is already recorded at {places[run.id]}"
-        yield Diagnostic(place, "duplicate_id", message, "rename one of the runs: its file and its id")
+        yield document.diagnostic(("id",), "id_mismatch", message, remedy)
+    elif run.id in first:
+        message = f"the id {run.id!r} is already recorded at {first[run.id].document.place(('id',))}"
+        yield document.diagnostic(("id",), "duplicate_id", message, "rename one of them: its file and its id")
     named = {("tag",): run.tag, ("gpus", "type"): run.gpus.type, ("infer",): run.infer}
     for loc, value in named.items() if run.kind == "tested" else ():
         if value is None:
             message = f"{'.'.join(loc)} is null, but the run's kind is 'tested'"
             remedy = "fill it in, or write 'kind: stated' or 'kind: measured'"
-            yield file.document.diagnostic(loc, "untested_claim", message, remedy)
+            yield document.diagnostic(loc, "untested_claim", message, remedy)

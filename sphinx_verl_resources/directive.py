@@ -55,13 +55,11 @@ def choices(help_text: str, allowed: Sequence[str], shown: Sequence[str] = (), n
         name: the name of the option.
     """
 
-    def word_of(word: str) -> str:
-        if word.lower() not in allowed:
-            raise NoAnswerError.because(f"unknown value {word!r}", did_you_mean(word, allowed))
-        return word.lower()
-
     def read(text: str) -> tuple[str, ...]:
-        found = each_once(words(text), word_of, f"name at least one of {', '.join(allowed)}")
+        found = each_once(words(text), str.lower, f"name at least one of {', '.join(allowed)}")
+        for word in found:
+            if word not in allowed:
+                raise NoAnswerError.because(f"unknown value {word!r}", did_you_mean(word, allowed))
         return (*found, "table") if "chart" in found and "table" not in found else found
 
     values = f"any of {', '.join(f'``{word}``' for word in allowed)}, separated by commas"

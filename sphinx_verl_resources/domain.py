@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sphinx.environment import BuildEnvironment
 
 #: The kinds of objects; ``:any:`` prefers them in this order.
-RUN, SIZE, GPU, MODEL = KINDS = ("run", "size", "gpu", "model")
+RUN, SIZE, GPU, MODEL = OBJECT_KINDS = ("run", "size", "gpu", "model")
 #: Their names for readers, and where to record one.
 LABELS = {RUN: "run", SIZE: "size class", GPU: "GPU", MODEL: "model"}
 RECORD = {GPU: "add it to gpus.yaml", MODEL: "add it to architectures.yaml"}
@@ -171,7 +171,7 @@ class VerlDomain(Domain):
     object_types = {kind: ObjType(label, kind) for kind, label in LABELS.items()}  # noqa: RUF012
     indices = [RunIndex]  # noqa: RUF012
     roles = {  # noqa: RUF012
-        **{kind: ObjectRole(innernodeclass=nodes.inline, warn_dangling=True) for kind in KINDS},
+        **{kind: ObjectRole(innernodeclass=nodes.inline, warn_dangling=True) for kind in OBJECT_KINDS},
         "data": ValueRole(_figure),
         "memory": ValueRole(_figure_of_analysis, "analysis", "config_keys"),
     }
@@ -344,7 +344,7 @@ class VerlDomain(Domain):
     ) -> list[Any]:
         """Return the possible links of ``:any:`` or of a MyST link."""
         resolve = partial(self.resolve_xref, env, fromdocname, builder)
-        links = {kind: resolve(kind, target, node, contnode) for kind in KINDS}
+        links = {kind: resolve(kind, target, node, contnode) for kind in OBJECT_KINDS}
         return [(f"{self.name}:{kind}", link) for kind, link in links.items() if link]
 
 

@@ -46,7 +46,7 @@ DIRECTIVES = {
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "sphinx_ext.estimate:VerlEstimate"
-#: What rooms add to the core: computed columns, details of a run, and the kind of data.
+#: What rooms add to the core: computed columns, details of a run, the kind of data, and the form.
 ROOMS = {
     "columns": "views.estimate:run_texts",
     "details": "views.run_details:details_of",
@@ -59,16 +59,12 @@ STYLE_SHEET, FORM_STYLE_SHEET = "verl-resources.css", "verl-what-if.css"
 FORM = '<form class="verl-what-if'
 #: The scripts by what the HTML of a page must contain: scrolling tables, tabs and folded blocks are on every
 #: page of ours; the others are for filters and folded rows, and for forms.
-SCRIPTS = {
-    "": "verl-tables.js",
-    ELEMENT_ID: "verl-resources.js",
-    FORM: "verl-what-if.js",
-}
+SCRIPTS = {"": "verl-tables.js", ELEMENT_ID: "verl-resources.js", FORM: "verl-what-if.js"}
 #: After the scripts of the theme.
 AFTER_THE_THEME = 600
 
 #: pdfTeX does not know the minus sign.
-MINUS = r"\ifdefined\DeclareUnicodeCharacter\DeclareUnicodeCharacter{2212}{\ensuremath{-}}\fi"
+LATEX_MINUS = r"\ifdefined\DeclareUnicodeCharacter\DeclareUnicodeCharacter{2212}{\ensuremath{-}}\fi"
 
 
 def load(place: str) -> Any:
@@ -130,7 +126,7 @@ def prepare_builders(app: Sphinx, config: Config) -> None:
     """
     # First, so that a file of the same name in the project's own folder wins.
     config.html_static_path = [str(STATIC), *config.html_static_path]
-    preamble = f"{MINUS}\n{config.latex_elements.get('preamble', '')}"
+    preamble = f"{LATEX_MINUS}\n{config.latex_elements.get('preamble', '')}"
     config.latex_elements = {**config.latex_elements, "preamble": preamble}
 
 
@@ -188,6 +184,6 @@ def add_assets(
     html = "".join(node.astext() for node in doctree.findall(nodes.raw))
     if FORM in html:
         app.add_css_file(FORM_STYLE_SHEET)
-    for text, script in SCRIPTS.items() if is_for_browsers(app.builder) else ():
+    for text, script in SCRIPTS.items():
         if text in html:
             app.add_js_file(script, priority=AFTER_THE_THEME, loading_method="defer")

@@ -1,10 +1,12 @@
 """Nodes on pages: tables of cells, folded blocks, marks of remarks, and texts with nodes inside.
 
-Nodes of ours derive from nodes that every builder knows; only HTML has visitors, for what browsers need.
+Nodes of ours derive from nodes that every builder knows. HTML and LaTeX have visitors of their own, for what
+browsers and narrow columns need.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import starmap
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
+    from sphinx.writers.latex import LaTeXTranslator
 
     #: What ``fill`` puts into a message.
     Content = str | Node | Sequence[Node]
@@ -121,7 +124,7 @@ def table_group(
     for heading, *below in zip(*every, strict=True):
         if any("num" in cell.classes for cell in below):
             heading.classes += ("num",)
-        width = max(column_width(cell.text) for cell in (heading, *below))
+        width = max(map(column_width, {cell.text for cell in (heading, *below)}))
         specs.append(nodes.colspec(colwidth=min(max(width, MIN_WIDTH), MAX_WIDTH)))
     head, *others = (("", cells) for cells in every)
     body = nodes.tbody("", *(row_nodes(others) if runs is None else ()))
@@ -189,7 +192,8 @@ def titled(title: Content, content: Content) -> list[Node]:
 
 def between_commas(items: Iterable[Node]) -> list[Node]:
     """Put commas between nodes."""
-    return [node for item in items for node in (nodes.Text(_(", ")), item)][1:]
+    found = [*items]
+    return found[:1] + [node for item in found[1:] for node in (nodes.Text(_(", ")), item)]
 
 
 def listed(names: Iterable[str]) -> str:
@@ -262,6 +266,22 @@ def _depart_table(self: HTML5Translator, node: verl_table) -> None:
     self.body[node["start"] :] = [html.replace('<th class="stub', '<th scope="row" class="stub'), "</div>\n"]
 
 
+def _visit_latex(self: LaTeXTranslator, node: verl_table) -> None:
+    # LaTeX cuts a word that is wider than its column, so a column is little wider than its longest word.
+    columns = zip(*(row.children for row in node.findall(nodes.row)), strict=True)
+    for spec, cells in zip(node.findall(nodes.colspec), columns, strict=True):
+        words = [word for cell in cells for word in re.split("[ _-]", cell.astext())]
+        widest = max(len(word) + sum(map(str.isupper, word)) // 2 for word in words)
+        spec["colwidth"] = widest + 3 + max(len(cell.astext()) for cell in cells) // 8
+    self.body.append("\n\\begingroup\\footnotesize\\def\\_{\\textunderscore\\hspace{0pt}}\n")
+    self.visit_table(node)
+
+
+def _depart_latex(self: LaTeXTranslator, node: verl_table) -> None:
+    self.depart_table(node)
+    self.body.append("\\endgroup\n")
+
+
 def _visitors(tag: str) -> tuple[Callable[[Any, Node], None], Callable[[Any, Node], None]]:
     """Return the visitors of a node that is one HTML element."""
     return (
@@ -272,6 +292,7 @@ def _visitors(tag: str) -> tuple[Callable[[Any, Node], None], Callable[[Any, Nod
 
 def add_nodes(app: Sphinx) -> None:
     """Register the nodes with their visitors."""
-    app.add_enumerable_node(verl_table, "table", html=(_visit_table, _depart_table))
+    html, latex = (_visit_table, _depart_table), (_visit_latex, _depart_latex)
+    app.add_enumerable_node(verl_table, "table", html=html, latex=latex)
     app.add_node(verl_details, html=_visitors("details"))
     app.add_node(verl_summary, html=_visitors("summary"))

@@ -68,7 +68,7 @@ def family(task: str) -> str:
 
 def fold(name: str) -> str:
     """Return a name for comparison, without case, spaces, hyphens and underscores."""
-    return re.sub("[ _-]", "", name.casefold())
+    return name.casefold().replace(" ", "").replace("-", "").replace("_", "")
 
 
 def row_id(run_id: str) -> str:
@@ -79,7 +79,6 @@ def row_id(run_id: str) -> str:
 # -- links
 
 SCRIPT_URL = "https://github.com/verl-project/verl/blob/{ref}/{path}"
-COMMIT_URL = "https://github.com/verl-project/verl/commit/{ref}"
 #: The form of commits, tags and branches, without git's syntax for relative ones such as ``HEAD@{1}``.
 REF = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$"
 #: The form of addresses, without user names and passwords.
@@ -103,7 +102,7 @@ class Links:
 
     def commit(self, ref: str) -> str:
         """Return the address of a commit."""
-        return COMMIT_URL.format(ref=quote(ref))
+        return f"https://github.com/verl-project/verl/commit/{quote(ref)}"
 
 
 def is_commit(ref: str) -> bool:
@@ -513,7 +512,7 @@ class Run(Record):
 
         The word is ``ran`` if the contributor ran it, or if its log or metrics are published.
         """
-        is_published = any(item.kind in ("log", "metrics") for item in self.evidence)
-        if self.kind == "tested" or (self.kind == "measured" and is_published):
-            return "ran"
-        return "reported" if self.kind == "measured" else "claimed"
+        if self.kind == "measured":
+            is_published = any(item.kind in ("log", "metrics") for item in self.evidence)
+            return "ran" if is_published else "reported"
+        return "ran" if self.kind == "tested" else "claimed"

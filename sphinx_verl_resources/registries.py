@@ -224,7 +224,7 @@ class ConfigKeyFile(Record):
 # -- models; field names follow Hugging Face transformers, and sizes count elements, not bytes
 
 #: A size, and a number of parameters.
-Size = Annotated[int, Field(ge=1, le=10**9)]
+Dimension = Annotated[int, Field(ge=1, le=10**9)]
 Parameters = Annotated[int, Field(ge=1, le=10**15)]
 
 
@@ -255,12 +255,12 @@ class Architecture(NamedRecord):
     hf_id: Name
     aliases: tuple[Name, ...] = ()
     aliases_unverified: tuple[Name, ...] = ()
-    hidden_size: Size
-    num_hidden_layers: Size
-    intermediate_size: Size | None
-    num_attention_heads: Size
-    num_key_value_heads: Size
-    vocab_size: Size
+    hidden_size: Dimension
+    num_hidden_layers: Dimension
+    intermediate_size: Dimension | None
+    num_attention_heads: Dimension
+    num_key_value_heads: Dimension
+    vocab_size: Dimension
     parameters: int = Field(ge=1, le=10**15)
     parameters_active: int | None = Field(None, ge=1)
 
@@ -277,17 +277,15 @@ class ArchitectureFile(Record):
 
 # -- the memory analysis; its formulas are in the module ``analysis``
 
-Component = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
+ComponentName = Literal["parameters", "gradients", "optimizer", "activations", "kv-cache", "overhead"]
 #: The components of the memory analysis, in the order of its sums.
-COMPONENTS: tuple[str, ...] = get_args(Component)
-#: The components that are the state of the model in training.
-STATE_COMPONENTS = ("parameters", "gradients", "optimizer")
+COMPONENT_NAMES: tuple[str, ...] = get_args(ComponentName)
 #: The largest values that the analysis accepts; larger ones are typing errors.
 LIMITS = {"gpus": MOST_GPUS, "batch-size": 1_000_000, "sequence-length": 10_000_000}
 TOTAL, REQUIREMENTS = "total", "requirements"
 #: The subjects of remarks that are no names.
 SUBJECTS = (
-    *COMPONENTS, TOTAL, REQUIREMENTS,
+    *COMPONENT_NAMES, TOTAL, REQUIREMENTS,
     "vocabulary-size", "sequence-length", "batch-size", "ffn-ratio", "memory-limit", "gpus",
 )  # fmt: skip
 
@@ -421,7 +419,7 @@ class Step(NamedRecord):
 
     name: Slug
     label: Text
-    components: Some[Component]
+    components: Some[ComponentName]
     divide_by: Annotated[Any, AfterValidator(_divisor)] | None = None
     multiply_by: float | None = Field(None, gt=0, le=1)
     text: Prose

@@ -98,7 +98,9 @@ def _bar(runs: Sequence[Run], folded: int) -> str:
     facets, fields, total, words = {}, "", len(runs), _words(len(runs))
     every, legend = escape(_("All")), escape(_("Filter the runs"))
     for name, heading, _value in FACETS:
-        values = sorted({of_run[name] for of_run in of_runs.values()}, key=_order)
+        # Evidence words in their order; a GPU that is not stated comes last.
+        values = sorted({of_run[name] for of_run in of_runs.values()}, key=natural)
+        values.sort(key=lambda value: WORDS.index(value) if value in WORDS else value == UNNAMED_GPU)
         facets[name] = [(value, _(_TEXTS.get(value, value))) for value in values]
         # The script adds the options, each with the number of matching runs. A browser that restores the
         # choices of the last visit would contradict the address.
@@ -125,11 +127,6 @@ def _bar(runs: Sequence[Run], folded: int) -> str:
 
 def _button(name: str, text: str, hidden: str = "") -> str:
     return f'<button type="button" class="{name}"{hidden}>{escape(text)}</button>'
-
-
-def _order(value: str) -> Any:
-    """Return the sort key of a value: evidence words by strength, the unnamed GPU last."""
-    return value == UNNAMED_GPU, WORDS.index(value) if value in WORDS else 0, natural(value), value
 
 
 def _words(runs: int) -> dict[str, str]:

@@ -143,12 +143,13 @@ def field_named(word: str) -> Field:
     key = word.removeprefix("settings.")
     if key and key != word:
         return Field(word, key, read=lambda run: run.settings.get(key))
-    if fold(word) not in _BY_NAME:
+    found = _BY_NAME.get(fold(word))
+    if found is None:
         remedy = did_you_mean(word, [field.name for field in FIELDS])
         raise NoAnswerError.because(
             f"unknown field {word!r}", remedy or "use a field of run files, or settings.<key>"
         )
-    return _BY_NAME[fold(word)]
+    return found
 
 
 # -- selection
@@ -212,8 +213,8 @@ def select_runs(
     """
     chosen = [run for run in data.runs.values() if not sizes or run.size in sizes]
     for name, words in filters.items():
-        wanted = _compared(data, name, words)
-        chosen = [run for run in chosen if wanted & _compared(data, name, FILTERS[name].words(run))]
+        wanted = _compared(data, words)
+        chosen = [run for run in chosen if wanted & _compared(data, FILTERS[name].words(run))]
     chosen.sort(key=_page_order)
     # Stable sorts from the last key to the first combine the keys. Missing values come last.
     for name, descending in reversed(sort):
@@ -223,10 +224,10 @@ def select_runs(
     return chosen
 
 
-def _compared(data: Dataset, name: str, words: Iterable[str | None]) -> set[str]:
+def _compared(data: Dataset, words: Iterable[str | None]) -> set[str]:
     """Return words for comparison; a GPU becomes its name in the registry."""
     gpus = {word: data.gpus.get(word) for word in words if word}
-    return {gpu.name if gpu and name == "gpu" else fold(word) for word, gpu in gpus.items()}
+    return {gpu.name if gpu else fold(word) for word, gpu in gpus.items()}
 
 
 def _page_order(run: Run) -> tuple[int, int, str, int, str]:

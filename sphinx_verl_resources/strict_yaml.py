@@ -83,11 +83,12 @@ class Document:
 
     def _events(self) -> Iterator[Any]:
         """Yield the events of the parser; refuse what data files do not support."""
-        for event in yaml.parse(self.text, LOADER):
+        for event in iter(LOADER(self.text).get_event, None):
             for kind in ("anchor", "tag"):
                 if name := getattr(event, kind, None):
                     _refuse(self._place(event), "yaml_feature", f"the {kind} {name!r} is not read", _PLAIN)
-            _refuse_forbidden(getattr(event, "value", ""), self._place(event))
+            if match := FORBIDDEN.search(getattr(event, "value", "")):
+                _refuse_character(match[0], self._place(event))
             yield event
 
     def _parsed(self) -> Any:
@@ -137,6 +138,18 @@ def plain_value(text: str) -> Any:
     return _WORDS.get(text, text)
 
 
+#: The most frequent syntax errors: words of the parser (libyaml or PyYAML), which of its two places is meant
+#: (where the construct begins, or where it fails), the message and the remedy.
+_CAUSES = (
+    ("cannot start|tab", "problem", "a line or value begins with a tab, '@' or '`'", "use spaces or quotes"),
+    ("stream.*quoted", "context", "the quote that opens here is never closed", "add the closing quote"),
+    ("flow [sm]", "context", "the bracket that opens here is not closed", "close it, or add a comma"),
+    ("simple key", "context", "a key without a colon", "write 'key: value', with a space after the colon"),
+    ("values are not", "problem", "an unexpected colon", "quote the text, or indent all keys alike"),
+)
+_INDENT = "indent all keys of a level alike, close each quote and bracket, and put unusual text in quotes"
+
+
 def read_yaml(content: bytes, shown: str = "") -> Document:
     """Parse the content of a file. Problems are in the result, never raised.
 
@@ -152,7 +165,11 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         document.problems += refused.diagnostics
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's scanner, for escapes such as "\U00110000".
-        document.problems.append(_syntax_problem(error, shown))
+        said = " ".join(str(getattr(error, name, None) or "") for name in ("problem", "context")).strip()
+        known = (cause for words, *cause in _CAUSES if re.search(words, said))
+        which, message, remedy = next(known, ("problem", f"not valid YAML: {said or error}", _INDENT))
+        place = Location(shown, *position(getattr(error, f"{which}_mark", None)))
+        document.problems.append(Diagnostic(place, "yaml_syntax", message, remedy))
     return document
 
 
@@ -162,7 +179,7 @@ def _decoded(content: bytes, shown: str) -> str:
     text = content.decode("utf-8-sig", "surrogateescape")
     if match := FORBIDDEN.search(text):
         lines = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        _refuse_forbidden(match[0], Location(shown, len(lines), len(lines[-1]) + 1))
+        _refuse_character(match[0], Location(shown, len(lines), len(lines[-1]) + 1))
     return text
 
 
@@ -170,29 +187,8 @@ def _refuse(place: Location, code: Code, message: str, remedy: str) -> NoReturn:
     raise NoAnswerError(Diagnostic(place, code, message, remedy))
 
 
-def _refuse_forbidden(text: str, place: Location) -> None:
-    if match := FORBIDDEN.search(text):
-        number = ord(match[0])
-        if 0xDC80 <= number <= 0xDCFF:  # the escape of a byte
-            _refuse(place, "encoding", f"byte 0x{number - 0xDC00:02x} is not UTF-8", "save the file as UTF-8")
-        _refuse(place, "bad_character", f"invisible character U+{number:04X}", "delete it")
-
-
-#: The most frequent syntax errors: words of the parser (libyaml or PyYAML), which of its two places is meant
-#: (where the construct begins, or where it fails), the message and the remedy.
-_CAUSES = (
-    ("cannot start|tab", "problem", "a line or value begins with a tab, '@' or '`'", "use spaces or quotes"),
-    ("stream.*quoted", "context", "the quote that opens here is never closed", "add the closing quote"),
-    ("flow [sm]", "context", "the bracket that opens here is not closed", "close it, or add a comma"),
-    ("simple key", "context", "a key without a colon", "write 'key: value', with a space after the colon"),
-    ("values are not", "problem", "an unexpected colon", "quote the text, or indent all keys alike"),
-)
-_INDENT = "indent all keys of a level alike, close each quote and bracket, and put unusual text in quotes"
-
-
-def _syntax_problem(error: Exception, shown: str) -> Diagnostic:
-    said = " ".join(str(getattr(error, name, None) or "") for name in ("problem", "context")).strip()
-    known = (cause for words, *cause in _CAUSES if re.search(words, said))
-    place, message, remedy = next(known, ("problem", f"not valid YAML: {said or error}", _INDENT))
-    line, column = position(getattr(error, f"{place}_mark", None))
-    return Diagnostic(Location(shown, line, column), "yaml_syntax", message, remedy)
+def _refuse_character(character: str, place: Location) -> NoReturn:
+    number = ord(character)
+    if 0xDC80 <= number <= 0xDCFF:  # the escape of a byte
+        _refuse(place, "encoding", f"byte 0x{number - 0xDC00:02x} is not UTF-8", "save the file as UTF-8")
+    _refuse(place, "bad_character", f"invisible character U+{number:04X}", "delete it")

@@ -83,10 +83,10 @@ def run_cells(
 
 def _with_word(text: str, run: Run) -> str:
     """Return a text with the evidence word of a run; beside a text, the word of runs that ran is left out."""
+    if text and run.word == "ran":
+        return text
     word = _(WORD_TEXTS[run.word])
-    if not text or run.word == "ran":
-        return text or word
-    return _("{text} ({word})").format(text=text, word=word)
+    return _("{text} ({word})").format(text=text, word=word) if text else word
 
 
 def field_pieces(run: Run, name: str, links: Links) -> list[Piece]:
@@ -114,9 +114,9 @@ def _evidence(item: Evidence, links: Links) -> Piece:
 
 def _measured(run: Run, _links: Links) -> list[Piece]:
     """Return the measured figures with their headings."""
-    texts = {each.heading: each.text(run) for each in FIELDS if each.name.startswith("measured.")}
-    shown = ((_(title), text) for title, text in texts.items() if text not in ("", "not-stated"))
-    return [(_("{title}: {text}").format(title=title, text=text), None) for title, text in shown]
+    figures = [(_(each.heading), each.text(run)) for each in FIELDS if each.name.startswith("measured.")]
+    form, empty = _("{title}: {text}"), ("", "not-stated")
+    return [(form.format(title=title, text=text), None) for title, text in figures if text not in empty]
 
 
 #: The fields whose cells contain more than the text of their value.
@@ -160,7 +160,10 @@ def runs_text(
     headings = [field.heading for field in fields]
     cells = [run_cells(run, columns, Links(), computed.get(run.id, {})) for run in runs]
     if form == "list-table":
-        return _list_table([map(_rst, headings), *(map(_linked, row) for row in cells)])
+        lines = [".. list-table::", "   :header-rows: 1", ""]
+        for row in [map(_rst, headings), *(map(_linked, row) for row in cells)]:
+            lines += [f"   {'  ' if index else '* '}- {text}".rstrip() for index, text in enumerate(row)]
+        return "\n".join(lines)
     rows = [headings, *([cell.text for cell in row] for row in cells)]
     if form == "csv":
         stream = io.StringIO()
@@ -174,13 +177,6 @@ def runs_text(
 def _plain(value: Any) -> Any:
     """Return a value for JSON: numbers as numbers, null if nothing is recorded."""
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
-
-
-def _list_table(rows: Iterable[Iterable[str]]) -> str:
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for row in rows:
-        lines += [f"   {'  ' if index else '* '}- {text}".rstrip() for index, text in enumerate(row)]
-    return "\n".join(lines)
 
 
 def _linked(cell: Cell) -> str:

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from .. import registries
 from ..records import GitRef, NamedRecord, Prose, Record, Script, Text
-from ..registries import Size
+from ..registries import Dimension
 
 
 class Moe(Record):
@@ -27,9 +27,9 @@ class Moe(Record):
         router_bias: A bias in the router; adds num_experts parameters per layer.
     """
 
-    num_experts: Size
-    experts_per_token: Size
-    moe_intermediate_size: Size
+    num_experts: Dimension
+    experts_per_token: Dimension
+    moe_intermediate_size: Dimension
     shared_experts: int = Field(ge=0, le=10_000)
     shared_expert_intermediate_size: int | None = Field(None, ge=1)
     first_dense_layers: int = Field(ge=0, le=10_000)
@@ -49,10 +49,10 @@ class Mla(Record):
     """
 
     q_lora_rank: int | None
-    kv_lora_rank: Size
-    qk_nope_head_dim: Size
-    qk_rope_head_dim: Size
-    v_head_dim: Size
+    kv_lora_rank: Dimension
+    qk_nope_head_dim: Dimension
+    qk_rope_head_dim: Dimension
+    v_head_dim: Dimension
 
 
 class LinearAttention(Record):
@@ -67,12 +67,12 @@ class LinearAttention(Record):
         conv_kernel: Width of the short convolution.
     """
 
-    full_attention_interval: Size
-    num_key_heads: Size
-    key_head_dim: Size
-    num_value_heads: Size
-    value_head_dim: Size
-    conv_kernel: Size
+    full_attention_interval: Dimension
+    num_key_heads: Dimension
+    key_head_dim: Dimension
+    num_value_heads: Dimension
+    value_head_dim: Dimension
+    conv_kernel: Dimension
 
 
 class Vision(Record):
@@ -93,15 +93,15 @@ class Vision(Record):
         parameters: Parameters of the tower.
     """
 
-    depth: Size
-    hidden_size: Size
-    intermediate_size: Size
-    num_heads: Size
-    patch_size: Size
-    temporal_patch_size: Size
-    spatial_merge_size: Size
-    in_channels: Size
-    out_hidden_size: Size
+    depth: Dimension
+    hidden_size: Dimension
+    intermediate_size: Dimension
+    num_heads: Dimension
+    patch_size: Dimension
+    temporal_patch_size: Dimension
+    spatial_merge_size: Dimension
+    in_channels: Dimension
+    out_hidden_size: Dimension
     num_position_embeddings: int | None = Field(None, ge=1)
     deepstack_layers: int | None = Field(None, ge=0)
     parameters: int = Field(ge=0, le=10**15)
@@ -171,14 +171,14 @@ class Architecture(registries.Architecture):
     model_config = ConfigDict(extra="forbid")
 
     model_type: Text
-    head_dim: Size
+    head_dim: Dimension
     tie_word_embeddings: bool
     qkv_bias: bool
     qk_norm: bool
     norms_per_layer: int = Field(ge=0, le=100)
     attn_output_gate: bool = False
     sliding_window: int | None = Field(None, ge=1)
-    max_position_embeddings: Size
+    max_position_embeddings: Dimension
     max_position_embeddings_of_aliases: Mapping[str, int] = Field(default_factory=dict)
     moe: Moe | None = None
     mla: Mla | None = None

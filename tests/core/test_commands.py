@@ -118,6 +118,14 @@ def test_output_goes_into_a_file_whose_link_stays(here, run, line):
         assert Path("out.txt").read_text("utf-8") == (printed or "\n")
 
 
+def test_only_data_files_may_not_be_links_that_lead_out(here, run):
+    Path("own/runs").mkdir(parents=True)
+    for name, expected in {"own/table.txt": 0, "own/gpus.yaml": 2}.items():
+        Path(name).symlink_to("../out.txt")
+        assert run(f"table --output {name}")[0] == expected
+        assert Path(name).is_symlink()
+
+
 def test_a_file_is_replaced_whole_or_not_at_all(here, run):
     Path("out.txt").write_text("old")
     for line in ("table --tag MAX", "plan none --gpus 8xH100"):

@@ -52,11 +52,16 @@ def test_pdf(own, data):
                  script={"ref": "abc", "path": "x/" + "long_name_" * 5 + ".sh"},
                  notes=[{"code": "n", "text": "A remark."}])  # fmt: skip
     own.page(".. verl-runs::\n\n:verl:run:`a1`, :verl:size:`7B`\n\n.. verl-requirements:: 8B\n")
-    text = compiled(own.build("latex").out)
+    out = own.build("latex").out
+    text = compiled(out)
     assert "continues on next page" in text
     for index in range(60):
         assert f"{1000 + index}*H800" in text
     assert text.count("RECOMMENDED") == 60
+    # A word may take the margin of its cell, which has 6 points; beyond it, the next cell cuts the word.
+    (log,) = out.glob("*.log")
+    overfull = re.findall(r"Overfull .hbox .([0-9.]+)pt", log.read_text("utf-8", "replace"))
+    assert max(map(float, overfull), default=0) < 6
 
 
 def test_pdf_of_the_memory_pages(project, root):
