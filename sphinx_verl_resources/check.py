@@ -232,6 +232,7 @@ def future_date(check: Check) -> Iterator[Finding]:
 
 #: The day after the last update of verl's hand-typed page, whose rows lack evidence and versions.
 _FIRST_DAY = date(2025, 6, 26)
+#: The key that adds evidence.
 _LOG = "evidence: [{kind: log, url: https://…}]"
 
 

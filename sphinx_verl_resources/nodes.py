@@ -268,6 +268,7 @@ def _depart_table(self: HTML5Translator, node: verl_table) -> None:
 
 def _visit_latex(self: LaTeXTranslator, node: verl_table) -> None:
     # LaTeX cuts a word that is wider than its column, so a column is little wider than its longest word.
+    # Capitals are wider than other letters, and a cell has margins of three letters.
     columns = zip(*(row.children for row in node.findall(nodes.row)), strict=True)
     for spec, cells in zip(node.findall(nodes.colspec), columns, strict=True):
         words = [word for cell in cells for word in re.split("[ _-]", cell.astext())]
