@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import __version__, dataset, selection
 from .check import Check, open_repository
 from .diagnostics import NoAnswerError, capped, counted, one_line, printable
-from .estimator.architectures import AccuracyFile, ArchitectureFile
-from .estimator.case_records import CaseFile
-from .estimator.context import EstimatorContext
+from .memory import accuracy, architectures, cases
+from .memory.context import EstimatorContext
 from .records import PAGE_COLUMNS, SIZES, Run
 from .registries import AnalysisFile, ConfigKeyFile, GpuFile
 from .selection import FILTERS
@@ -44,7 +43,7 @@ COMMANDS = {
     "estimate": "cli.estimate", "plan": "cli.plan", "diagnose": "cli.diagnose", "schema": "commands",
 }  # fmt: skip
 #: The modules with rules of the rooms, which register themselves.
-RULE_MODULES = ("estimator.rules", "settings.rules")
+RULE_MODULES = ("memory.rules", "settings.rules")
 
 
 class UsageError(Exception):
@@ -350,8 +349,9 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
 
 #: The model of each kind of file.
 MODELS: dict[str, type[Any]] = {
-    "accuracy": AccuracyFile, "analysis": AnalysisFile, "architectures": ArchitectureFile, "cases": CaseFile,
-    "config_keys": ConfigKeyFile, "gpus": GpuFile, "run": Run,
+    "accuracy": accuracy.AccuracyFile, "analysis": AnalysisFile,
+    "architectures": architectures.ArchitectureFile, "cases": cases.CaseFile, "config_keys": ConfigKeyFile,
+    "gpus": GpuFile, "run": Run,
 }  # fmt: skip
 
 

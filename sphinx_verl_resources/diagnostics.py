@@ -33,6 +33,8 @@ MAX_MESSAGE = 500
 MAX_PROBLEMS = 500
 #: The maximum number of names to compare with a misspelt one, which takes up to 60 ms.
 _MOST_KNOWN = 1_000
+#: Finds the sizes in the name of a model: 30B and 3B in Qwen3-30B-A3B.
+_sizes = re.compile(r"[\d.]+b\b").findall
 
 #: Invisible characters and characters that reorder visible ones: controls except tab and line breaks, line
 #: separators, zero-width and bidirectional controls, fillers, tag characters, surrogates, non-characters.
@@ -158,17 +160,16 @@ def counted(number: int, word: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that ``word`` probably means; None if there is none.
 
-    A name with a number, such as a GPU's, also matches inside other words.
+    A model of another size is never meant.
 
     >>> nearest("tagg", ["tag"]), nearest("deepspeed", ["fsdp", "mindspeed"])
     ('tag', None)
-    >>> nearest("NVIDIA H800 80GB", ["GH200 480GB", "H800"])
-    'H800'
+    >>> nearest("Qwen3.5-7B", ["Qwen3.5-27B"]), nearest("Qwen3.5-27", ["Qwen3.5-27B"])
+    (None, 'Qwen3.5-27B')
     """
     asked, folded = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
-    inside = [name for name in folded if f" {name} " in f" {asked} " and any(map(str.isdigit, name))]
-    near = sorted(inside, key=len)[-1:] or difflib.get_close_matches(asked, folded, n=1, cutoff=0.7)
-    return folded[near[0]] if near else None
+    near = difflib.get_close_matches(asked, folded, cutoff=0.7)
+    return next((folded[name] for name in near if _sizes(asked) in ([], _sizes(name))), None)
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -67,8 +67,14 @@ def family(task: str) -> str:
 
 
 def fold(name: str) -> str:
-    """Return a name for comparison, without case, spaces, hyphens and underscores."""
-    return name.casefold().replace(" ", "").replace("-", "").replace("_", "")
+    """Return a name for comparison.
+
+    Case, spaces, hyphens, underscores and a GPU's maker make no difference, and ``80G`` is ``80GB``.
+
+    >>> fold("NVIDIA A100-80G") == fold("a100 80GB")
+    True
+    """
+    return re.sub(r"(?<=\d)gi?b?$", "gb", re.sub(r"^(nvidia|amd|huawei)[ _-]|[ _-]", "", name.casefold()))
 
 
 def row_id(run_id: str) -> str:

@@ -133,7 +133,7 @@ class Gpu(NamedRecord):
         kind: reading: from a driver's output. derived: from a GPU with the same memory. nominal: the
             product's figure, without a reading.
         cuda_total_gib: Memory that CUDA offers a process, in GiB (2^30 bytes).
-        aliases: Other spellings; case, spaces and hyphens are ignored.
+        aliases: Other spellings; case, spaces, hyphens and NVIDIA, AMD or Huawei before them are ignored.
         other_readings: Other memory totals seen for the same GPU.
         note: Remark on the figures.
     """
@@ -256,7 +256,7 @@ class Architecture(NamedRecord):
     aliases: tuple[Name, ...] = ()
     aliases_unverified: tuple[Name, ...] = ()
     hidden_size: Dimension
-    num_hidden_layers: Dimension
+    num_hidden_layers: int = Field(ge=1, le=10_000)
     intermediate_size: Dimension | None
     num_attention_heads: Dimension
     num_key_value_heads: Dimension

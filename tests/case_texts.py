@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sphinx_verl_resources.dataset import DataFile
-from sphinx_verl_resources.estimator.cases import load_cases
+from sphinx_verl_resources.memory.cases import load_cases
 
 GOOD = "- {id: good, model: Qwen/Qwen2.5-7B, config: {}}\n"
 

@@ -18,9 +18,9 @@ from sphinx_verl_resources.intake.log import read_log
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sphinx_verl_resources.estimator.context import EstimatorContext
     from sphinx_verl_resources.intake.log import LogText
     from sphinx_verl_resources.intake.moves import Remedy
+    from sphinx_verl_resources.memory.context import EstimatorContext
 
 
 _DRIVER, _WORKER = "(TaskRunner pid=41) ", "(WorkerDict pid=57) "

@@ -1,4 +1,4 @@
-"""Figures of Qwen2.5-7B, and settings and releases that tests of its estimate share."""
+"""Figures of Qwen2.5-7B and of a model with experts, and settings and releases that tests of estimates share."""
 
 from __future__ import annotations
 
@@ -15,5 +15,12 @@ T = 16_384
 FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "rollout.enforce_eager": True}
 FSDP2 = {**FULL, "actor.strategy": "fsdp2"}
 LORA = {**FULL, "model.lora_rank": 32}
+KL, MERGE = {"actor.use_kl_loss": True}, {"model.lora.merge": True}
+#: Rollout engines on other GPUs, and none at all.
+APART, ALONE = {"actor_rollout_ref.hybrid_engine": False}, {"trainer.v1.trainer_mode": "separate_async"}
+#: A model with experts, and its parameters with and without them.
+EXPERTS = {"model": "Qwen/Qwen3-30B-A3B"}
+ROUTED = 48 * 128 * 3 * 2048 * 768
+OTHERS = 30_532_122_624 - ROUTED
 #: Releases of verl.
 OLD, V08, NEW, MAIN = (0, 4, 0), (0, 8, 0), (0, 9, 0), (0, 10, 0)

@@ -117,7 +117,7 @@ def test_what_the_estimator_page_says_of_its_misses(root, capsys):
         known |= {case["id"]: case for case in json.loads(capsys.readouterr().out)}
     for size in ("3b", "32b"):
         name = f"verl-data-gsm8k-qwen2.5-{size}-grpo-lora"
-        assert known[name]["logged_max_allocated_gib"] > 1.1 * cases[name]["measured"]["gib"]
+        assert known[name]["logged_max_allocated_gib"] > 1.05 * cases[name]["measured"]["gib"]
     three = "easyr1-v0.3.0-3b-h100-amp-mb4"
     (rollout,) = [phase for phase in known[three]["phases"] if phase["name"] == "rollout"]
     pool = max(part["gib"] for part in rollout["components"])

@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Any
 
 from training import estimate_any
 
+from sphinx_verl_resources.answer.results import failed, result_of
 from sphinx_verl_resources.cli.files import read_file
 from sphinx_verl_resources.cli.question import errors_text, registry_problems
 from sphinx_verl_resources.commands import UsageError, given_data, report
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.cases import BrokenCase, load_cases
-from sphinx_verl_resources.estimator.export import failed, result_of
+from sphinx_verl_resources.memory.cases import load_cases
 from sphinx_verl_resources.views.plain_text import plain_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sphinx_verl_resources.estimator.cases import CaseEntry
-    from sphinx_verl_resources.estimator.registries import Registries
+    from sphinx_verl_resources.memory.cases import Entry
+    from sphinx_verl_resources.memory.registries import Registries
 
 
-def results(entries: tuple[CaseEntry | BrokenCase, ...], registries: Registries) -> Iterator[dict[str, Any]]:
+def results(entries: tuple[Entry, ...], registries: Registries) -> Iterator[dict[str, Any]]:
     """Yield the result of each case, as ``verl-resources estimate`` prints it."""
     for entry in entries:
-        if isinstance(entry, BrokenCase):
-            yield failed(entry.id, entry.error.text)
+        if entry.case is None:
+            yield failed(entry.id, entry.error)
             continue
         try:
-            yield result_of(entry.case.id, estimate_any(entry.case, registries))
+            yield result_of(entry.id, estimate_any(entry.case, registries))
         except NoAnswerError as error:
-            yield failed(entry.case.id, errors_text(error.diagnostics))
+            yield failed(entry.id, errors_text(error.diagnostics))
 
 
 def main() -> int:
@@ -53,7 +53,7 @@ def main() -> int:
         cases = load_cases([read_file(options.path)])
     except (UsageError, OSError) as error:
         parser.error(str(error))
-    bad = report([*registry_problems(data), *cases.diagnostics])
+    bad = report([*registry_problems(data), *cases.problems])
     found = list(results(cases.entries, data.registries))
     rows = ((item["id"], item["verdict"], str(item["peak_gib"]), item.get("error", "")) for item in found)
     table = plain_table("Case | Verdict | Peak GiB> | Problem", rows)

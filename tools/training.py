@@ -4,53 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from training_records import Training
+
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.allocations import Kind, allocate, of_constant, size_of
-from sphinx_verl_resources.estimator.architectures import TRAINING
-from sphinx_verl_resources.estimator.backtest import score, score_of
-from sphinx_verl_resources.estimator.constants import COMMUNICATOR, LOGITS_TORCH_LOSS, Constant
-from sphinx_verl_resources.estimator.peak import FixedEstimate, widening_of
-from sphinx_verl_resources.estimator.phases import CUDA_CONTEXT, phase_of
-from sphinx_verl_resources.estimator.recorded import estimate_case
-from sphinx_verl_resources.estimator.registries import capacity_of
-from sphinx_verl_resources.estimator.request import DATA_TYPES, error_at
-from sphinx_verl_resources.estimator.shape import adapter_parameters
+from sphinx_verl_resources.memory.accuracy import TRAINING
+from sphinx_verl_resources.memory.allocations import Kind, allocate, fixed, size_of
+from sphinx_verl_resources.memory.backtest import score, score_of
+from sphinx_verl_resources.memory.constants import COMMUNICATORS, CONTEXT, FRAGMENTATION
+from sphinx_verl_resources.memory.estimate import PhasesEstimate, error_of
+from sphinx_verl_resources.memory.phases import Phase
+from sphinx_verl_resources.memory.recorded import estimate_case
+from sphinx_verl_resources.memory.registries import capacity_of
+from sphinx_verl_resources.memory.request import DATA_TYPES, error_at
+from sphinx_verl_resources.memory.shape import adapter_parameters
+from sphinx_verl_resources.validation import try_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sphinx_verl_resources.diagnostics import Diagnostic
-    from sphinx_verl_resources.estimator.allocations import Allocations
-    from sphinx_verl_resources.estimator.backtest import Score
-    from sphinx_verl_resources.estimator.case_records import Case, Training
-    from sphinx_verl_resources.estimator.peak import AnyEstimate
-    from sphinx_verl_resources.estimator.phases import Phase
-    from sphinx_verl_resources.estimator.registries import Registries
-    from sphinx_verl_resources.estimator.shape import Shape, Targets
+    from sphinx_verl_resources.memory.allocations import Allocations
+    from sphinx_verl_resources.memory.backtest import Score
+    from sphinx_verl_resources.memory.cases import Case
+    from sphinx_verl_resources.memory.estimate import AnyEstimate
+    from sphinx_verl_resources.memory.registries import Registries
+    from sphinx_verl_resources.memory.shape import Shape, Targets
 
-_PER_LOGIT, _PER_HIDDEN = "bytes per token and vocabulary entry", "bytes per token and hidden unit"
-_LOSSES = {
-    "fused": Constant(
-        "logits, fused cross-entropy in fp32", 8, 8, 8.3, _PER_LOGIT, "measured",
-        "slopes of fms-a100_80gb_liger-L10/-L11, -L42/-L43, -L66/-L67, -L74/-L75",
-    ),
-    "chunked": Constant(
-        "logits, loss over chunks", 4, 4, 4, _PER_LOGIT, "assumed",
-        "counted: the logits of all chunks in 16 bits, and their gradients",
-    ),
-}  # fmt: skip
-LOSS_HIDDEN = Constant(
-    "last hidden states at the loss, fused norm", 4, 4, 8, _PER_HIDDEN, "measured",
-    "slopes of the same rows as for the fused cross-entropy",
-)  # fmt: skip
-LORA_INPUTS = Constant(
-    "fused kernels of adapters in fp32, working set", 1.94, 1.91, 1.97, "times", "measured",
-    "fms-a100_80gb_liger-L46…L48, -L78…L80, -L142…L144, -L174…L176",
-)  # fmt: skip
-COMPILED = Constant(
-    "saved tensors of compiled or fused layers", 0.69, 0.69, 1, "times", "measured",
-    "torchtune-3.2-3B-280 to -283",
-)  # fmt: skip
+#: Bytes per token and vocabulary entry. torch: counted: fp32 copy, shifted copy and softmax. fused: slopes of
+#: fms-a100_80gb_liger-L10/-L11, -L42/-L43, -L66/-L67, -L74/-L75. chunked: counted: the logits of all chunks
+#: in 16 bits, and their gradients.
+LOSSES = {"torch": 12.0, "fused": 8.0, "chunked": 4.0}
+#: Saved tensors of compiled layers, relative to others: torchtune-3.2-3B-280 to -283.
+COMPILED = 0.69
 
 
 def estimate_any(case: Case, registries: Registries) -> AnyEstimate:
@@ -61,13 +46,16 @@ def estimate_any(case: Case, registries: Registries) -> AnyEstimate:
     """
     if case.training is None or case.config is not None:
         return estimate_case(case, registries)
-    if problems := tuple(_problems(case.training)):
+    run, errors = try_model(dict(case.training), Training)
+    keys = (".".join(("training", *map(str, error["loc"]))) for error in errors)
+    problems = [error_at(key, error["msg"], "correct it") for key, error in zip(keys, errors, strict=True)]
+    if run is None or (problems := [*_problems(run)]):
         raise NoAnswerError(*problems)
-    shape = registries.known_shape(case.model, "add it to architectures.yaml")
-    phases = training_phases(shape, case.training, case.gpus.count or 1)
+    shape = registries.known_shape(case.model)
+    phases = training_phases(shape, run, case.gpus.count or 1)
     gpu = registries.gpus.get(case.gpus.type or "")
     capacity = capacity_of(gpu) if gpu else None
-    return FixedEstimate(shape, phases, TRAINING, widening_of(TRAINING, registries), capacity)
+    return PhasesEstimate(phases, phases, TRAINING, error_of(TRAINING, registries), capacity)
 
 
 def score_any(case: Case, registries: Registries) -> Score:
@@ -95,72 +83,70 @@ def training_phases(shape: Shape, run: Training, gpus: int) -> tuple[Phase, ...]
     adapters = run.lora if run.lora and (run.method or "").lower() != "full" else None
     targets: Targets | None = (adapters.targets or "all-linear") if adapters else None
     trained: dict[str, float] = {"parameters": shape.parameters}
-    resident: Allocations = (allocate(Kind.WEIGHTS, "exact", trained, size, shard),)
-    head = _in_16_bits(Kind.HEAD_GRADIENT, "parameters of the head", shape.head)
+    resident = _one(Kind.WEIGHTS, trained, size, shard)
+    head = _one(Kind.ROOT_GRADIENT, {"parameters of the head": shape.head}, 2)
     if adapters and targets:
         trained = {"adapters": adapter_parameters(shape, adapters.rank, targets)}
         size = 4 if run.autocast else size  # autocast keeps adapters in fp32
-        resident += (allocate(Kind.ADAPTERS, "exact", trained, size, shard),)
+        resident += _one(Kind.WEIGHTS, trained, size, shard)
         head = ()
-    moments = 2.0 if "8bit" in optimizer else 2.0 * size
-    resident += (allocate(Kind.OPTIMIZER_STATES, "exact", trained, moments, shard),)
-    gradients: Allocations = (allocate(Kind.GRADIENTS, "exact", trained, size, shard),)
-    step = gradients
-    if "foreach" in optimizer:
-        step += (allocate(Kind.STEP_BUFFER, "exact", trained, size, shard),)
+    resident += _one(Kind.OPTIMIZER, trained, 2.0 if "8bit" in optimizer else 2.0 * size, shard)
+    gradients = _one(Kind.GRADIENTS, trained, size, shard)
+    step = gradients + (_one(Kind.STEP_BUFFER, trained, size, shard) if "foreach" in optimizer else ())
     root: Allocations = ()
     layer: Allocations = ()
     if shard > 1:
-        root = _in_16_bits(Kind.GATHERED_ROOT, "parameters outside layers", shape.counts.root)
-        layer = _in_16_bits(Kind.GATHERED_LAYER, "parameters of a layer", shape.counts.largest_layer)
-    saved, remaining, working = _activations(shape, run, tokens, targets)
+        root = _one(Kind.GATHERED_ROOT, {"parameters outside layers": shape.counts.root}, 2)
+        layer = _one(Kind.GATHERED_LAYERS, {"parameters of a layer": shape.counts.largest_layer}, 2)
+    saved, remaining, working = _activations(shape, run, tokens, targets, reentrant=shard > 1)
     # Saved activations are freed while gradients appear.
-    halfway = max(remaining, gradients, key=size_of)
-    of_layers = root + layer + head + halfway + working
-    at_the_end: Allocations = gradients
-    if root and head:  # the root's gradient is sharded last, see ``sharding``
+    of_layers = root + layer + head + max(remaining, gradients, key=size_of) + working
+    at_the_end = gradients
+    if root and head:  # the root's gradient is sharded last
         each = 6 if size == 4 else 6 + 4 / shard
-        of_root = {"parameters outside layers": shape.counts.root}
-        at_the_end += (allocate(Kind.ROOT_GRADIENT, "exact", of_root, each),)
+        at_the_end += _one(Kind.ROOT_GRADIENT, {"parameters outside layers": shape.counts.root}, each)
     trainer = {
         "update-forward": root + saved + _loss(shape, run.loss or "torch", tokens),
         "update-backward": max(of_layers, at_the_end, key=size_of),
         "optimizer-step": step,
     }
-    overhead: Allocations = (CUDA_CONTEXT,)
-    if gpus > 1:
-        overhead += (of_constant(Kind.COMMUNICATORS, COMMUNICATOR, {"groups": 2}),)
-    return tuple(phase_of(name, resident + own, "asleep", (), overhead) for name, own in trainer.items())
+    overhead = fixed(Kind.OVERHEAD, CONTEXT, *([COMMUNICATORS] if gpus > 1 else []))
+    return tuple(Phase.of(name, resident + own, (), overhead, FRAGMENTATION) for name, own in trainer.items())
 
 
-def _in_16_bits(kind: Kind, symbol: str, count: float) -> Allocations:
-    """Return unsharded parameters or gradients in 16 bits."""
-    return (allocate(kind, "measured", {symbol: count}, 2),)
+def _one(kind: Kind, variables: dict[str, float], each: float | None, sharers: int = 1) -> Allocations:
+    return (allocate(kind, variables, each, sharers, evidence="measured"),)
 
 
 def _activations(
-    shape: Shape, run: Training, tokens: float, targets: Targets | None
+    shape: Shape, run: Training, tokens: float, targets: Targets | None, *, reentrant: bool
 ) -> tuple[Allocations, Allocations, Allocations]:
-    """Return saved activations, those left during the last layer's backward pass, and that layer's own."""
+    """Return saved activations, those left during the last layer's backward pass, and that layer's own.
+
+    With a frozen base, reentrant checkpointing under FSDP keeps 2 × hidden bytes per token for each layer but
+    two in the backward pass: traced with torch 2.4.1 in a process group of several ranks; not with
+    ``use_reentrant=False``, as verl has it, not on one GPU, and not with torch 2.15.
+    """
     kernels = run.kernels or ""
     fused = any(word in kernels for word in ("liger", "foak", "fast"))
     working, saved = shape.backward(None if fused else targets)
-    if targets and run.autocast and fused:
-        working *= LORA_INPUTS.value
-    elif fused and not targets:  # fused norms keep no copies in fp32
+    if fused and not targets:  # fused norms keep no copies in fp32
         working, saved = working - 8 * shape.hidden, saved - 8 * shape.hidden
     if "compile" in kernels:
-        saved *= COMPILED.value
-    variables = {"tokens": tokens, "bytes of a layer": max(working, saved)}
-    at_work = (allocate(Kind.WORKING_SET, shape.evidence, variables, spread=shape.spread),)
-    if (run.recompute or "full") == "full":
-        variables = {"tokens": tokens, "hidden size": shape.hidden, "layers": shape.layers}
-        inputs = (allocate(Kind.LAYER_INPUTS, "exact", variables, 2),)
+        saved *= COMPILED
+    recomputes = (run.recompute or "full") == "full"
+    width = max(working, saved)
+    if targets and recomputes and reentrant:
+        width += 2 * shape.hidden * (shape.layers - 2)
+    at_work = _one(Kind.WORKING_SET, {"tokens": tokens, "bytes of a layer": width}, None)
+    if recomputes:
+        inputs = _one(
+            Kind.LAYER_INPUTS, {"tokens": tokens, "hidden size": shape.hidden, "layers": shape.layers}, 2
+        )
         return inputs, inputs, at_work
 
     def of_layers(count: int) -> Allocations:
-        variables = {"tokens": tokens, "bytes a layer keeps": saved, "layers": count}
-        return (allocate(Kind.ACTIVATIONS, shape.evidence, variables, spread=shape.spread),)
+        return _one(Kind.ACTIVATIONS, {"tokens": tokens, "bytes a layer keeps": saved, "layers": count}, None)
 
     return of_layers(shape.layers), of_layers(shape.layers - 1), at_work
 
@@ -169,8 +155,7 @@ def _loss(shape: Shape, loss: str, tokens: float) -> Allocations:
     """Return logits and their copies at the loss; Liger's fused output layer never stores them."""
     if loss == "liger":
         return ()
-    logits = _LOSSES.get(loss, LOGITS_TORCH_LOSS)
-    return (
-        of_constant(Kind.LOGITS, logits, {"tokens": tokens, "vocabulary": shape.vocabulary}),
-        of_constant(Kind.LAST_HIDDEN, LOSS_HIDDEN, {"tokens": tokens, "hidden size": shape.hidden}),
+    each = LOSSES.get(loss, LOSSES["torch"])
+    return _one(Kind.LOGITS, {"tokens": tokens, "vocabulary": shape.vocabulary}, each) + _one(
+        Kind.ACTIVATIONS, {"tokens": tokens, "hidden size": shape.hidden}, 4
     )

@@ -8,24 +8,16 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.answer.candidates import ALWAYS
-from sphinx_verl_resources.estimator import constants
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.resolve import modelled_keys
-from sphinx_verl_resources.estimator.shape import (
-    DENSE,
-    EXPERTS,
-    EXPERTS_QK_NORM,
-    FOUR_NORMS,
-    QK_NORM,
-    SYMBOLS,
-)
-from sphinx_verl_resources.estimator.tasks import TASKS
-from sphinx_verl_resources.estimator.versions import CURRENT
+from sphinx_verl_resources.memory import constants
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.settings import MODELLED
+from sphinx_verl_resources.memory.shape import DENSE, EXPERTS, FOUR_NORMS, LORA, LORA_ON_ATTENTION, SYMBOLS
+from sphinx_verl_resources.memory.tasks import TASKS
 from sphinx_verl_resources.nodes import Cell, empty_table, table_group
-from sphinx_verl_resources.units import GIB, MIB, short_number
+from sphinx_verl_resources.units import GIB, MIB, share, short_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from sphinx.application import Sphinx
 
@@ -48,7 +40,7 @@ class EstimatorTable(SphinxDirective):
 class Constants(EstimatorTable):
     """``.. docs-constants::``: every number that does not follow from a shape."""
 
-    headings = ("Number", "Value", "From", "To", "Unit", "Evidence", "Source")
+    headings = ("Number", "Value", "Unit", "Evidence", "Source")
 
     def rows(self) -> Iterable[Sequence[str]]:
         numbers = [item for item in vars(constants).values() if isinstance(item, constants.Constant)]
@@ -56,7 +48,7 @@ class Constants(EstimatorTable):
             size = item.unit.startswith("bytes") and item.value >= MIB
             yield (
                 item.name[0].upper() + item.name[1:],
-                *(_number(value, size) for value in (item.value, item.low, item.high)),
+                _number(item.value, size),
                 item.unit.replace("bytes", "GiB", 1) if size else item.unit,
                 item.evidence,
                 item.source,
@@ -67,34 +59,46 @@ def _number(value: float, size: bool) -> str:
     return short_number(round(value / GIB, 3) if size else float(value))
 
 
+class Errors(EstimatorTable):
+    """``.. docs-errors::``: the errors by kind of run, and how they were measured."""
+
+    headings = (
+        "Kind", "What was compared", "Cases (set-ups, sources)", "Mean error", "Worst", "Needed more",
+        "Error of the range", "Inside ranges from other sources",
+    )  # fmt: skip
+
+    def rows(self) -> Iterable[Sequence[str]]:
+        for kind in EstimatorContext().accuracy:
+            yield (
+                kind.name,
+                kind.compared,
+                f"{kind.cases} ({kind.setups}, {kind.sources})",
+                share(kind.mean_error),
+                share(kind.worst_error),
+                f"{kind.needed_more} of {kind.cases}",
+                f"{share(kind.error)}{', of all kinds' if kind.pooled else ''}",
+                share(kind.inside),
+            )
+
+
 class Widths(EstimatorTable):
     """``.. docs-widths::``: the bytes per token of a layer."""
 
     headings = ("Layer", "Live in the backward pass", "Kept without recomputation", "Without gradients")
 
     def rows(self) -> Iterable[Sequence[str]]:
-        kinds = {
-            "Dense": (DENSE, ""),
-            "Dense, adapters in fp32 on every matrix": (DENSE, "lora_"),
-            "Dense, adapters in fp32 on attention": (DENSE, "lora_attention_"),
-            "With norms on query and key": (QK_NORM, ""),
-            "With four norms": (FOUR_NORMS, ""),
-            "With experts": (EXPERTS, ""),
-            "With experts, and norms on query and key": (EXPERTS_QK_NORM, ""),
+        for label, widths in {"Dense": DENSE, "With experts": EXPERTS}.items():
+            working, (saved,), forward = widths
+            yield label, f"max({', '.join(working)})", saved, f"max({', '.join(forward)})"
+        added = {
+            "Four norms add": FOUR_NORMS,
+            "Adapters in fp32 add": LORA[False],
+            "Adapters in fp32 on attention add": LORA_ON_ATTENTION[False],
+            "Adapters in fp32 add, with experts": LORA[True],
+            "Adapters in fp32 on attention add, with experts": LORA_ON_ATTENTION[True],
         }
-        for label, (widths, prefix) in kinds.items():
-            yield (
-                label,
-                _largest(widths[f"{prefix}working"]),
-                _largest(widths[f"{prefix}saved"]),
-                _largest(widths["forward"]),
-            )
-
-
-def _largest(moments: Mapping[str, str]) -> str:
-    """Return the formula of a width, such as ``max(18h + 12f, 34h)``."""
-    formulas = list(moments.values())
-    return formulas[0] if len(formulas) == 1 else f"max({', '.join(formulas)})"
+        for label, widths in added.items():
+            yield label, f"({', '.join(widths.working)})", *widths.saved, ""
 
 
 class Symbols(EstimatorTable):
@@ -126,14 +130,13 @@ class Unmodelled(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         registries = EstimatorContext().registries
-        read = modelled_keys(CURRENT, registries)
         items = [
             nodes.list_item(
                 "", nodes.paragraph("", "", nodes.literal("", key.name), nodes.Text(f": {key.effect}"))
             )
             for key in registries.config_keys
             if (key.phases or key.host_memory)
-            and key.name not in read
+            and key.name not in MODELLED
             and key.status in {"active", "deprecated"}
         ]
         return [nodes.bullet_list("", *items)]
@@ -142,6 +145,7 @@ class Unmodelled(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, Any]:
     for name, directive in {
         "constants": Constants,
+        "errors": Errors,
         "widths": Widths,
         "symbols": Symbols,
         "tasks": Tasks,

@@ -8,11 +8,11 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
-from ..estimator.estimate import estimate
-from ..estimator.pools import TRAINER_GPUS
-from ..estimator.recorded import estimate_run, request_of_run
-from ..estimator.request import changed, with_adapters
-from ..estimator.tasks import LIMITS, fitted
+from ..memory.estimate import estimate
+from ..memory.pools import TRAINER_GPUS
+from ..memory.recorded import estimate_run, request_of_run
+from ..memory.request import with_adapters
+from ..memory.tasks import LIMITS, fitted
 from .changes import changes_for
 from .evidence import needs_of, runs_for, smallest_run, takes_no_more, trust_in
 from .layouts import Layout, best_of, largest_token_budget, longest_response
@@ -22,8 +22,8 @@ from .search import Searches, Tried
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..estimator.context import EstimatorContext
-    from ..estimator.request import Request, Verdict
+    from ..memory.context import EstimatorContext
+    from ..memory.request import Request, Verdict
     from ..records import Run
     from .changes import Change
     from .evidence import Needs, Trust
@@ -164,7 +164,7 @@ class Answers:
             NoAnswerError: nothing can be estimated.
         """
         registries = self._data.registries
-        request = changed(self._asked, gpus=gpus, gpu=gpu)
+        request = replace(self._asked, gpus=gpus, gpu=gpu)
         tried = self._tried_on(gpus, gpu)
         if not tried.fit:
             tried = _with_fewer(request, tried, self._tried_on)
@@ -200,7 +200,7 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     Raises:
         NoAnswerError: nothing can be estimated.
 
-    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.context import EstimatorContext
     >>> from sphinx_verl_resources.answer.question import Question
     >>> answer(Question("Qwen/Qwen2.5-7B", 8, "H100"), EstimatorContext()).verdict
     'fits'

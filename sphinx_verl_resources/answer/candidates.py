@@ -12,24 +12,22 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..estimator.estimate import Estimate, attempt
-from ..estimator.registries import capacity_of
-from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT, changed
-from ..estimator.settings import ranks_of, sequence_divisor
-from ..estimator.tasks import BUDGETS, ENGINE_SHARE, ENGINE_TP, MEGATRON_SAVING, SAVING, engine_size, fitted
+from ..memory.estimate import Estimate, attempt
+from ..memory.names import known_gpu
+from ..memory.registries import capacity_of
+from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from ..memory.tasks import BUDGETS, MEGATRON_SAVING, SAVING, engine_size, fitted
 from .layouts import USUAL_BUDGET, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..estimator.registries import Registries
-    from ..estimator.request import Request
-    from ..estimator.settings import Settings
-    from ..estimator.shape import Shape
+    from ..memory.registries import Registries
+    from ..memory.request import Request
+    from ..memory.settings import Settings
+    from ..memory.shape import Shape
 
 _OF_FSDP = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
-#: The settings chosen for each GPU, with their fields in ``Rollout``.
-_ENGINE = {ENGINE_TP: "tensor", ENGINE_SHARE: "utilization"}
 
 
 def backend_of(asked: Request) -> str | None:
@@ -120,7 +118,7 @@ def _megatron_bases(asked: Request, registries: Registries) -> list[_Base]:
         chosen = {
             f"{role}.megatron.{name}": size for role in (ACTOR, "critic") for name, size in sizes.items()
         }
-        request = changed(of_all, config={**of_all.config, **chosen, **config})
+        request = replace(of_all, config={**of_all.config, **chosen, **config})
         pipeline, tensor = sizes["pipeline_model_parallel_size"], sizes["tensor_model_parallel_size"]
         dense, experts = shape.parameters - shape.expert_parameters, shape.expert_parameters
         share = dense / tensor + experts / sizes.get("expert_model_parallel_size", 1)
@@ -189,8 +187,6 @@ class Place(NamedTuple):
 class Candidates:
     """The layouts of one training backend on a number of GPUs, each estimated on demand.
 
-    One estimate serves all types of GPU, since only the rollout engine's memory differs.
-
     Attributes:
         asked: the question, for the first type of GPU.
         bases: the base settings; ``heads`` gives, for each base, the index of the last one with the same
@@ -237,7 +233,7 @@ class Candidates:
         self.budgets: list[int | None] = [None]
         self.cheapest: list[int | None] = [None]
         if role.micro_batch.dynamic and not any(given.get(key) for key in BUDGETS):
-            least = math.ceil(settings.lengths.limit / sequence_divisor(role))
+            least = math.ceil(settings.lengths.limit / role.sequence_sharers)
             self.budgets = [*_budgets(least)]
             self.cheapest = [least, *_of_whole_mini_batch(settings, least)]
 
@@ -258,7 +254,7 @@ class Candidates:
         return (
             self.settings.capacity
             if gpu == self.asked.gpu
-            else capacity_of(self._registries.known_gpu(gpu or ""))
+            else capacity_of(known_gpu(gpu or "", self._registries.gpus))
         )
 
     def least_bytes(self, base: int, level: int, capacity: float) -> float:
@@ -281,16 +277,17 @@ class Candidates:
         role, weights, optimizer = settings.actor, 2 * share, 0.0
         if not role.lora_rank:
             weights += role.megatron.gradient_bytes * share
-            on_host = role.megatron.muon or role.megatron.cpu_optimizer
-            if not on_host and not any(key in self._levels[level] for key in _HOST_OPTIMIZER):
-                optimizer = role.megatron.moment_bytes * self._parameters / settings.gpus
+            if not role.megatron.cpu_optimizer and not any(
+                key in self._levels[level] for key in _HOST_OPTIMIZER
+            ):
+                optimizer = role.megatron.optimizer_bytes * self._parameters / settings.gpus
         idle = 0.0 if self._is_on(level, "param_offload") else weights
         idle += 0.0 if self._is_on(level, "optimizer_offload") else optimizer
         return weights + optimizer, idle
 
     def engine_on(self, gpu: str | None) -> Mapping[str, Any]:
         """Return the rollout engine's settings that are chosen for a GPU."""
-        return engine_size(changed(self.asked, gpu=gpu), self._registries)
+        return engine_size(replace(self.asked, gpu=gpu), self._registries)
 
     def layout(self, place: Place, gpu: str | None, engine: Mapping[str, Any]) -> Layout | None:
         """Return a layout on a GPU with settings of the rollout engine; None if it cannot be estimated."""
@@ -298,14 +295,10 @@ class Candidates:
         key = (place, *engine.items())
         if key not in self._configs:
             self._configs[key] = {**self._request(place).config, **engine}
-        request = changed(self.bases[place.base].request, config=self._configs[key], gpu=gpu)
-        there = self._registries.gpus.get(gpu or "")
-        if engine == self._engine and (gpu == self.asked.gpu or not first):
-            found = first
-        elif first and first.trains_apart and there:
-            found = first.on_gpu(request, there, **{_ENGINE[key]: value for key, value in engine.items()})
-        else:
-            found = _attempt(request, self._registries)
+        request = replace(self.bases[place.base].request, config=self._configs[key], gpu=gpu)
+        if engine == self._engine and gpu == self.asked.gpu:
+            return Layout(request, first) if first else None
+        found = _attempt(request, self._registries) if first else None
         return Layout(request, found) if found else None
 
     def _first(self, place: Place) -> Estimate | None:
@@ -321,7 +314,7 @@ class Candidates:
         base, budgets = self.bases[place.base].request, {}
         if place.budget is not None:
             budgets = dict.fromkeys(self._budget_keys, place.budget)
-        return changed(base, config={**base.config, **self._levels[place.level], **budgets})
+        return replace(base, config={**base.config, **self._levels[place.level], **budgets})
 
 
 def _attempt(request: Request, registries: Registries) -> Estimate | None:
@@ -333,7 +326,7 @@ def _without(base: _Base, unused: tuple[str, ...], given: Mapping[str, Any]) -> 
     """Return a base without sections that have no effect, except for keys in the question."""
     config = base.request.config
     used = {key: value for key, value in config.items() if key in given or not key.startswith(unused)}
-    return changed(base, request=changed(base.request, config=used))
+    return replace(base, request=replace(base.request, config=used))
 
 
 def _of_whole_mini_batch(settings: Settings, least: int) -> Iterator[int]:
@@ -342,8 +335,8 @@ def _of_whole_mini_batch(settings: Settings, least: int) -> Iterator[int]:
     With one micro-batch per mini-batch, FSDP keeps no unsharded gradients in verl v0.9.
     """
     role = settings.actor
-    sequences = min(role.mini_batch, settings.sequences) // ranks_of(role, settings.gpus)
-    tokens = math.ceil(sequences * settings.lengths.limit / sequence_divisor(role))
+    sequences = min(role.mini_batch, settings.sequences) // role.ranks(settings.gpus)
+    tokens = math.ceil(sequences * settings.lengths.limit / role.sequence_sharers)
     if role.backend != "megatron" and tokens > least:
         yield max(tokens, USUAL_BUDGET)
 

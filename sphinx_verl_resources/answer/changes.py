@@ -7,20 +7,20 @@ from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import NoAnswerError
-from ..estimator.estimate import attempt
-from ..estimator.pools import TRAINER_GPUS
-from ..estimator.suggestions import ROUNDS, Cost
-from ..estimator.tasks import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
+from ..memory.estimate import attempt
+from ..memory.pools import TRAINER_GPUS
+from ..memory.tasks import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
 from .command import as_arguments
 from .layouts import COUNTS, Layout
+from .suggestions import ROUNDS, Cost, reliefs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ..estimator.estimate import Estimate
-    from ..estimator.registries import Registries
-    from ..estimator.request import Request, Verdict
-    from ..estimator.suggestions import Relief
+    from ..memory.estimate import Estimate
+    from ..memory.registries import Registries
+    from ..memory.request import Request, Verdict
+    from .suggestions import Relief
 
 #: The largest number of changes to return.
 _MOST = 5
@@ -140,7 +140,7 @@ class _Search:
         gpus: Mapping[str, Any] | None = None,
     ) -> None:
         self.request, self.found, self.registries, self.gpus = request, found, registries, gpus or {}
-        self.parts = tuple(_Part(relief, len(relief.steps) - 1) for relief in found.reliefs)
+        self.parts = tuple(_Part(relief, len(relief.steps) - 1) for relief in reliefs(found))
         self._known: dict[Any, Estimate | None] = {}
 
     def after(self, parts: Iterable[_Part]) -> Estimate | None:

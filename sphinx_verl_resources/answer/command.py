@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from ..texts import LAUNCHER, overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..estimator.registries import Registries
-    from ..estimator.settings import Settings
-    from ..estimator.versions import Version
+    from ..memory.registries import Registries
+    from ..memory.settings import Settings
+    from ..memory.versions import Version
     from ..registries import ConfigKey
     from .layouts import Layout
 
@@ -53,7 +53,7 @@ def command_of(layout: Layout, registries: Registries) -> str:
 
     >>> from sphinx_verl_resources.answer.answer import answer
     >>> from sphinx_verl_resources.answer.question import Question
-    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.context import EstimatorContext
     >>> data = EstimatorContext()
     >>> found = answer(Question("Qwen/Qwen2.5-0.5B", 8, "H100"), data)
     >>> command_of(found.best, data.registries).splitlines()[-1].strip()

@@ -8,24 +8,24 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
-from ..estimator.architectures import MEGATRON
-from ..estimator.estimate import estimate, likeness
-from ..estimator.pools import gpu_of, training_gpus
-from ..estimator.reader import Reader
-from ..estimator.reading import element_bytes, has_critic
-from ..estimator.recorded import request_of_run
-from ..estimator.request import ACTOR, MODEL, ROLLOUT, changed
-from ..estimator.tasks import LIMITS
+from ..memory.accuracy import MEGATRON
+from ..memory.estimate import estimate, likeness
+from ..memory.pools import gpu_of, training_gpus
+from ..memory.reader import Reader
+from ..memory.recorded import request_of_run
+from ..memory.request import ACTOR, MODEL, ROLLOUT
+from ..memory.settings import element_bytes, has_critic
+from ..memory.tasks import LIMITS
 from ..records import ADAPTER_RANKS, WORDS, family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ..dataset import Dataset
-    from ..estimator.context import EstimatorContext
-    from ..estimator.estimate import Estimate
-    from ..estimator.registries import Registries
-    from ..estimator.request import Request
+    from ..memory.context import EstimatorContext
+    from ..memory.estimate import Estimate
+    from ..memory.registries import Registries
+    from ..memory.request import Request
     from ..records import Run
     from ..registries import Gpu
     from .layouts import Layout
@@ -81,10 +81,10 @@ class Needs:
 
     def on(self, gpus: int | None, gpu: Gpu | None) -> Needs:
         """Return the needs with other GPUs; None keeps the current value."""
-        found = self if gpus is None else changed(self, gpus=gpus)
+        found = self if gpus is None else replace(self, gpus=gpus)
         if gpu is None:
             return found
-        return changed(found, memory_gb=gpu.memory_gb, vendor=gpu.vendor, gpu=gpu.name)
+        return replace(found, memory_gb=gpu.memory_gb, vendor=gpu.vendor, gpu=gpu.name)
 
     def is_like(self, asked: Needs) -> bool:
         """Return whether a run trains the same parameters of the same model and needs at least as much."""

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..diagnostics import NoAnswerError
-from ..estimator.export import gib_value, result_of
-from ..estimator.recorded import figures
-from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_
+from ..memory.recorded import figures
+from ..memory.versions import CURRENT, version_text
 from ..records import SIZES, WORDS, row_id
 from ..selection import Field, as_text
 from .answer import answer_run
 from .command import command_of
+from .results import gib_value, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..estimator.context import EstimatorContext
+    from ..memory.context import EstimatorContext
     from ..records import Record, Run
     from .answer import Answer
     from .changes import Change

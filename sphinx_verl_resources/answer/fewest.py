@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
-from ..estimator.registries import capacity_of
+from ..memory.registries import capacity_of
 from .answer import Answers, answer
 from .layouts import COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from ..estimator.context import EstimatorContext
+    from ..memory.context import EstimatorContext
     from ..records import Run
     from ..registries import Gpu
     from .answer import Answer
@@ -58,7 +58,7 @@ def fewest_by_memory(
     Raises:
         NoAnswerError: the model is unknown.
 
-    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.context import EstimatorContext
     >>> from sphinx_verl_resources.answer.question import Question
     >>> found = fewest_by_memory(Question("Qwen/Qwen2.5-0.5B"), EstimatorContext())
     >>> {item.memory_gb: item.found.gpus for item in found if item.found}[80]

@@ -11,9 +11,10 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
-from ..estimator.registries import capacity_of
-from ..estimator.request import VERDICTS
-from ..estimator.tasks import LIMITS
+from ..memory.names import known_gpu
+from ..memory.registries import capacity_of
+from ..memory.request import VERDICTS
+from ..memory.tasks import LIMITS
 from ..units import GIB
 from .answer import Answers
 from .command import SEPARATOR, command_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..diagnostics import Diagnostic
-    from ..estimator.context import EstimatorContext
+    from ..memory.context import EstimatorContext
     from ..records import Word
     from ..registries import Gpu
     from .answer import Answer
@@ -181,7 +182,7 @@ def compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: Est
 
 
 def _compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: EstimatorContext) -> GridCells:
-    known = [data.registries.known_gpu(name) for name in axes.gpus]
+    known = [known_gpu(name, data.registries.gpus) for name in axes.gpus]
     alike = {_likeness(gpu): gpu for gpu in sorted(known, key=capacity_of, reverse=True)}
     grid = _Grid(data)
     answers, rows, evidence = [], [], []

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.engine import cache_tokens, needed_cache_tokens
-from ..estimator.estimate import Estimate, attempt, largest_that_fits
-from ..estimator.settings import ranks_of, sequence_divisor
-from ..estimator.tasks import BUDGETS, LIMITS
+from ..memory.engine import cache_tokens, needed_cache_tokens
+from ..memory.estimate import Estimate, attempt, largest_that_fits
+from ..memory.tasks import BUDGETS, LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..estimator.registries import Registries
-    from ..estimator.request import Request, Verdict
+    from ..memory.registries import Registries
+    from ..memory.request import Request, Verdict
 
 #: The numbers of GPUs to try: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -136,7 +135,7 @@ def largest_token_budget(layout: Layout, registries: Registries) -> int | None:
     Return None if not even one sequence fits, or if micro-batches are counted in sequences.
     """
     settings = layout.estimate.settings
-    role, divisor = settings.actor, sequence_divisor(settings.actor)
+    role, divisor = settings.actor, settings.actor.sequence_sharers
     if not role.micro_batch.dynamic:
         return None
 
@@ -148,7 +147,7 @@ def largest_token_budget(layout: Layout, registries: Registries) -> int | None:
         least = max(least, role.micro_batch.tokens)
     elif not fits(least):
         return None
-    sequences = max(1, settings.sequences // ranks_of(role, settings.gpus))
+    sequences = max(1, settings.sequences // role.ranks(settings.gpus))
     most = max(least, math.ceil(sequences * settings.lengths.limit / divisor))
     return most if fits(most) else largest_that_fits(least, most, fits)
 
@@ -160,7 +159,7 @@ def longest_response(layout: Layout, registries: Registries) -> int | None:
     the rollout engine's KV cache and the model's positions.
     """
     settings, architecture = layout.estimate.settings, layout.estimate.shape.architecture
-    micro, divisor = settings.actor.micro_batch, sequence_divisor(settings.actor)
+    micro, divisor = settings.actor.micro_batch, settings.actor.sequence_sharers
     response = layout.request.config.get(_RESPONSE, registries.defaults(layout.request.version)[_RESPONSE])
     if type(response) is not int:
         return None

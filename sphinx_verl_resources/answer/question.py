@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.pools import TRAINER_GPUS
-from ..estimator.request import DEFAULT_TASK, MODEL, Request
-from ..estimator.tasks import LIMITS, TASKS, known_task
-from ..estimator.versions import CURRENT, version_text
+from ..memory.pools import TRAINER_GPUS
+from ..memory.request import DEFAULT_TASK, MODEL, Request
+from ..memory.tasks import LIMITS, TASKS, known_task
+from ..memory.versions import CURRENT, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..estimator.registries import Registries
-    from ..estimator.versions import Version
+    from ..memory.registries import Registries
+    from ..memory.versions import Version
 
 #: The rank of the adapters in a task such as GRPO-LoRA.
 USUAL_RANK = 32
@@ -38,6 +38,7 @@ class Question:
 
     Attributes:
         model: the Hugging Face name of the checkpoint.
+        model_note: how the model's name was taken, see ``names.Model``.
         gpus: the number of GPUs.
         gpu: the name of the GPU.
         task: the algorithm, a key of ``TASKS`` without the suffix for LoRA.
@@ -57,6 +58,7 @@ class Question:
     response: int | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     version: Version = CURRENT
+    model_note: str = ""
 
 
 def task_of(text: str) -> tuple[str, int]:
@@ -85,7 +87,15 @@ def request_of(question: Question) -> Request:
     task, rank = task_of(question.task or DEFAULT_TASK)
     settings = named_settings(task, question.lora or rank, question.prompt, question.response)
     config = {**settings, **question.overrides}
-    return Request(question.model, config, question.gpus, question.gpu, version=question.version, task=task)
+    return Request(
+        question.model,
+        config,
+        question.gpus,
+        question.gpu,
+        version=question.version,
+        task=task,
+        model_note=question.model_note,
+    )
 
 
 def task_text(question: Question) -> str:
@@ -122,7 +132,7 @@ def _of_lora() -> Mapping[str, Any]:
 def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
     """Return the assumptions about what the question leaves open.
 
-    >>> from sphinx_verl_resources.estimator.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.context import EstimatorContext
     >>> assumed(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), EstimatorContext().registries)
     ('task GRPO', 'responses up to 512 tokens', 'verl v0.9.0')
     """
@@ -135,7 +145,7 @@ def assumed_in(request: Request, registries: Registries) -> tuple[str, ...]:
     """Return the defaults of verl that are assumed for important unset settings."""
     defaults, config = registries.defaults(request.version), request.config
     named = {*config, *request.unread}
-    found = []
+    found = [request.model_note] if request.model_note else []
     if _ESTIMATOR not in named and not request.task:
         found.append(f"task PPO with a critic (verl's default of {_ESTIMATOR})")
     for key, what in zip(LIMITS, ("prompts", "responses"), strict=True):

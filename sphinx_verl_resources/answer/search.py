@@ -6,18 +6,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.tasks import ENGINE_SHARE, ENGINE_TP
+from ..memory.tasks import ENGINE_SHARE, ENGINE_TP
 from .candidates import Place, backend_of, with_fsdp, with_megatron
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..estimator.estimate import Estimate
-    from ..estimator.registries import Registries
-    from ..estimator.request import Request
+    from ..memory.estimate import Estimate
+    from ..memory.registries import Registries
+    from ..memory.request import Request
     from .candidates import Candidates
     from .layouts import Layout
 
+#: The phases in which the rollout engine is awake.
+_AWAKE = ("rollout", "weight-sync")
 #: vLLM's own default for its share.
 _MOST_SHARE = 0.9
 
@@ -169,4 +171,4 @@ class _Search:
 def _fits_asleep(estimate: Estimate) -> bool:
     """Return whether all phases with a sleeping rollout engine fit."""
     capacity = estimate.capacity or 0.0
-    return all(phase.total <= capacity for phase in estimate.phases if phase.engine_state == "asleep")
+    return all(phase.total <= capacity for phase in estimate.phases if phase.name not in _AWAKE)

@@ -15,9 +15,9 @@ from .question import OWN_KEYS, USUAL_RANK, Question, task_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from ..estimator.architectures import Architecture
-    from ..estimator.context import EstimatorContext
-    from ..estimator.registries import Registries
+    from ..memory.architectures import Architecture
+    from ..memory.context import EstimatorContext
+    from ..memory.registries import Registries
     from ..records import Word
     from .fewest import Fewest
 

@@ -6,13 +6,13 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ..answer.results import gib_value, result_of
 from ..commands import UsageError, command, given_data, option, report
 from ..diagnostics import NoAnswerError
-from ..estimator.export import gib_value, result_of
-from ..estimator.request import MODEL
 from ..intake import diagnosis
 from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
+from ..memory.request import MODEL
 from ..settings.result import SettingsText
 from ..views.diagnosis import diagnosis_text
 from .files import open_file
@@ -105,6 +105,7 @@ def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> d
     question = asked.question
     return diagnosis.Given(
         model=question.model or None,
+        model_note=question.model_note,
         gpus=(question.gpus, question.gpu),
         script=script.values,
         overrides=asked.request.config,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..answer.answer import answer_run, answer_settings
 from ..answer.export import CSV, JSON, export_files, settings_result
+from ..answer.results import failed, result_of
 from ..commands import DATA, OUTPUT, PATHS, UsageError, command, given_data, load_runs, option, report
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
-from ..estimator.cases import BrokenCase, load_cases
-from ..estimator.export import failed, result_of
-from ..estimator.keys import AT_KEY
-from ..estimator.recorded import estimate_case
 from ..intake.recorded_names import NamedModel
+from ..memory.cases import load_cases
+from ..memory.keys import AT_KEY
+from ..memory.recorded import estimate_case
 from ..records import Run
 from ..validation import validated
 from ..views.answer_text import answer_text
@@ -44,10 +44,11 @@ if TYPE_CHECKING:
 
     from ..answer.answer import Answer
     from ..dataset import DataFile
-    from ..estimator.cases import CaseEntry
-    from ..estimator.context import EstimatorContext
-    from ..estimator.estimate import Estimate
-    from ..estimator.request import Verdict
+    from ..memory.cases import Case
+    from ..memory.context import EstimatorContext
+    from ..memory.estimate import Estimate
+    from ..memory.request import Verdict
+    from ..strict_yaml import Document
 
 
 class Found(NamedTuple):
@@ -152,7 +153,9 @@ def _own(options: argparse.Namespace, data: EstimatorContext) -> tuple[list[Foun
         asked = read_question(options, data, options.words, source)
         request = asked.request
         if not request.model:
-            raise NoAnswerError(Diagnostic(COMMAND_LINE, *NamedModel().why_none((), *NAMING)))
+            raise NoAnswerError(
+                Diagnostic(COMMAND_LINE, *NamedModel().why_none(asked.data.architectures, *NAMING))
+            )
         found = answer_settings(request, asked.data)
     except NoAnswerError as error:
         problems = placed(error.diagnostics, asked.place) if asked else list(error.diagnostics)
@@ -215,35 +218,33 @@ def _run_file(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list
 def _cases(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Diagnostic]]:
     cases = load_cases([file])
     found: list[Found] = []
-    problems = list(cases.diagnostics)
+    problems = list(cases.problems)
     for entry in cases.entries:
-        if isinstance(entry, BrokenCase):
-            found.append(Found(entry.id, error=entry.error.text))
+        if entry.case is None:
+            found.append(Found(entry.id, error=entry.error))
             continue
-        place_of: Callable[[Diagnostic], Location] = partial(_place_in_case, entry)
+        place_of: Callable[[Diagnostic], Location] = partial(_place_in_case, entry.case, entry.document)
         try:
             estimate = estimate_case(entry.case, data.registries)
         except NoAnswerError as error:
             wrong = placed(error.diagnostics, place_of)
-            found.append(Found(entry.case.id, error=errors_text(wrong)))
+            found.append(Found(entry.id, error=errors_text(wrong)))
         else:
             wrong = placed(estimate.warnings, place_of)
-            found.append(Found(entry.case.id, estimate=estimate))
+            found.append(Found(entry.id, estimate=estimate))
         problems += wrong
     return found, problems
 
 
-def _place_in_case(entry: CaseEntry, problem: Diagnostic) -> Location:
+def _place_in_case(case: Case, document: Document, problem: Diagnostic) -> Location:
     """Return the place of a case's setting: its value, or its key if the problem is about the key."""
     key = problem.place.key
     if key in {"model", "training"}:
-        return entry.place(key)
+        return document.place((key,))
     if key == "gpus":
-        return entry.place("gpus", "type")
-    written = next((name for name in entry.case.config or () if name.lstrip("+") == key), key)
-    if problem.code in AT_KEY:
-        return entry.document.key_place(("config", written))
-    return entry.place("config", written)
+        return document.place(("gpus", "type"))
+    written = next((name for name in case.config or () if name.lstrip("+") == key), key)
+    return (document.key_place if problem.code in AT_KEY else document.place)(("config", written))
 
 
 @command(

@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..answer.results import result_of
 from ..commands import (
     FORMAT,
     UsageError,
@@ -22,15 +23,14 @@ from ..commands import (
 )
 from ..dataset import DATA_NAMES, RUNS, DataFile, configured_directory
 from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printable
-from ..estimator.context import EstimatorContext
-from ..estimator.estimate import estimate
-from ..estimator.export import result_of
-from ..estimator.recorded import request_of_run
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
 from ..intake.run_text import ID_FORM, TODO, blank_text, is_id, run_text, text_for
 from ..intake.sources import Sources, UserInput
+from ..memory.context import EstimatorContext
+from ..memory.estimate import estimate
+from ..memory.recorded import request_of_run
 from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Run
 from ..settings.read import read_script
 from ..settings.result import refusal
@@ -52,8 +52,8 @@ from .question import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..estimator.registries import Registries
     from ..intake.draft import Draft
+    from ..memory.registries import Registries
 
 #: The counter that verl prints as ``perf/max_memory_allocated_gb``.
 _COUNTER = "torch-max-allocated"

@@ -12,7 +12,7 @@ from ..answer.fewest import fewest_by_memory, fewest_of, fitting_models
 from ..answer.question import assumed, task_text
 from ..commands import command, given_data, option, report
 from ..diagnostics import NoAnswerError, counted
-from ..estimator.pools import TRAINER_GPUS
+from ..memory.pools import TRAINER_GPUS
 from ..units import crossed, gib_number, short_number
 from ..views.answer_text import answer_text
 from ..views.plain_text import plain_table, wrapped
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..answer.fewest import Fewest
     from ..answer.question import Question
     from ..diagnostics import Diagnostic
-    from ..estimator.context import EstimatorContext
+    from ..memory.context import EstimatorContext
     from .question import Asked
 
 #: GPUs per node, verl's default.

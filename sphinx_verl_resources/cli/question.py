@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from ..answer.question import Question, named_settings, task_of
 from ..commands import DATA, FORMAT, OUTPUT, UsageError, option, report
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, warning
-from ..estimator.hf_config import read_config_json
-from ..estimator.request import MODEL, Request, parse_gpus
-from ..estimator.resolve import is_harmless
-from ..estimator.tasks import TASKS
-from ..estimator.versions import CURRENT, version_of
 from ..intake.recorded_names import model_of
 from ..intake.tasks import ESTIMATOR, program_of, whole_task_of
+from ..memory.config_json import read_config_json
+from ..memory.keys import release_for
+from ..memory.names import Model, gpu_name, known_model
+from ..memory.request import MODEL, Request, parse_gpus
+from ..memory.resolve import is_harmless
+from ..memory.tasks import TASKS
+from ..memory.versions import version_of
 from ..selection import whole_number
 from ..settings.overrides import read_overrides
 from ..settings.read import read_settings
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from typing import Any
 
-    from ..estimator.context import EstimatorContext
-    from ..estimator.request import Verdict
-    from ..estimator.versions import Version
     from ..intake.recorded_names import NamedModel
+    from ..memory.context import EstimatorContext
+    from ..memory.request import Verdict
+    from ..memory.versions import Version
 
 #: The place of a problem with an argument rather than a file.
 COMMAND_LINE = Location("")
@@ -74,6 +76,7 @@ class Asked:
         is_said = ESTIMATOR in config or task != "PPO"
         return Request(
             model=asked.model,
+            model_note=asked.model_note,
             config=config,
             gpus=asked.gpus,
             gpu=asked.gpu,
@@ -135,7 +138,7 @@ _rank = _checked(lambda text: whole_number(text, _MOST_RANK))
 #: The arguments of a question, besides its words.
 QUESTION = (
     option("--gpus", metavar="NxGPU", type=gpus_argument, help="number and type, such as 8xH100 or '8*H100'"),
-    option("--gpu", metavar="GPU", help="type of the GPUs, such as H100"),
+    option("--gpu", metavar="GPU", type=gpus_argument, help="type of the GPUs, such as H100"),
     option("--task", metavar="TASK", help=", ".join(TASKS)),
     option("--lora", metavar="RANK", type=_rank, help="train LoRA adapters of this rank"),
     option("--prompt", metavar="TOKENS", type=_tokens, help="longest prompt"),
@@ -251,7 +254,7 @@ def read_question(
     count, gpu = _gpus(options, data)
     task, rank = task_of(options.task) if options.task else (None, 0)
     named = named_settings(task, options.lora or rank, options.prompt, options.response)
-    found = still_open(given, {*own.values, *named, _MODEL_PATH})
+    found = [*still_open(given, {*own.values, *named, _MODEL_PATH})]
     path = own.values.get(_MODEL_PATH, given.values.get(_MODEL_PATH))
     meant = model_of(data.registries.architectures, path, left_open=given.unresolved.get(_MODEL_PATH))
     at = given.places.get(_MODEL_PATH, COMMAND_LINE)
@@ -259,8 +262,14 @@ def read_question(
         data, model, noted = _model(options.config, _named_model(words), data, meant, at)
     except NoAnswerError as error:  # problems of the text may be the cause
         raise NoAnswerError(*found, *error.diagnostics) from None
+    version, why = options.verl_version, ""
+    if version is None:
+        version, why = release_for({**given.values, **own.values}, data.registries)
+    if why:
+        found.append(warning(place, "config_key", why, "give --verl-version to choose another"))
     question = Question(
-        model=model,
+        model=model.name,
+        model_note=model.note,
         gpus=count,
         gpu=gpu,
         task=task,
@@ -268,7 +277,7 @@ def read_question(
         prompt=options.prompt,
         response=options.response,
         overrides=own.values,
-        version=options.verl_version or CURRENT,
+        version=version,
     )
     return Asked(question, data, given, own, place, (*found, *own.problems, *noted))
 
@@ -295,14 +304,13 @@ def _refuse_unread(given: SettingsText, own: SettingsText, place: Location) -> N
 
 def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | None, str | None]:
     """Return the number and type of the GPUs from ``--gpus`` and ``--gpu``, which must agree."""
-    count, gpu = options.gpus or (None, None)
-    if None not in (gpu, options.gpu) and gpu != options.gpu:
-        message = f"--gpus is {gpu}, but --gpu is {options.gpu}"
-        raise refused("wrong_value", message, "give one of them")
-    gpu = gpu or options.gpu
-    if gpu is not None:
-        data.registries.known_gpu(gpu)
-    return count, gpu
+    pairs = zip(options.gpus or (None, None), options.gpu or (None, None), strict=True)
+    (count, other_count), (gpu, other_gpu) = pairs
+    for one, other in ((count, other_count), (gpu, other_gpu)):
+        if None not in (one, other) and one != other:
+            raise refused("wrong_value", f"--gpus is {one}, but --gpu is {other}", "give one of them")
+    name = gpu or other_gpu
+    return count or other_count, gpu_name(name, data.registries.gpus) if name else None
 
 
 def _named_model(words: Iterable[str]) -> str | None:
@@ -326,8 +334,8 @@ def still_open(given: SettingsText, known: Container[str]) -> tuple[Diagnostic, 
 
 def _model(
     config: str | None, named: str | None, data: EstimatorContext, meant: NamedModel, at: Location
-) -> tuple[EstimatorContext, str, tuple[Diagnostic, ...]]:
-    """Return data that contain the model, its name, and the problems of its config.json.
+) -> tuple[EstimatorContext, Model, tuple[Diagnostic, ...]]:
+    """Return data that contain the model, the model, and the problems of its config.json.
 
     The name is empty if no model is given. ``meant`` is the settings' model and ``at`` its place.
     """
@@ -340,12 +348,12 @@ def _model(
             raise NoAnswerError(*found)
         name = named or meant.text or architecture.name
         changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
-        return data.knowing(architecture.model_copy(update=changes)), name, found
+        return data.knowing(architecture.model_copy(update=changes)), Model(name), found
     if named:
-        return data, data.registries.known_model(named), ()
-    if meant.model or not meant.text:
-        return data, meant.model or "", ()
-    raise NoAnswerError(Diagnostic(at, *meant.why_none(architectures.names, *NAMING)))
+        return data, known_model(named, architectures), ()
+    if meant.found or not meant.text:
+        return data, meant.found or Model(""), ()
+    raise NoAnswerError(Diagnostic(at, *meant.why_none(architectures, *NAMING)))
 
 
 def _config_at(named: str) -> tuple[str | None, str | None]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..answer.answer import answer_settings
 from ..diagnostics import NoAnswerError
-from ..estimator.allocations import size_of
-from ..estimator.phases import LABELS
-from ..estimator.registries import capacity_of
-from ..estimator.request import ACTOR, MODEL, Request, changed
-from ..estimator.versions import CURRENT, version_of, version_text
+from ..memory.allocations import size_of
+from ..memory.phases import LABELS
+from ..memory.registries import capacity_of
+from ..memory.request import ACTOR, MODEL, Request
+from ..memory.versions import CURRENT, version_of, version_text
 from ..units import GIB, gib
 from .failure import narrowed
 from .log_facts import HOST_MEMORY, PEAK_ALLOCATED
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..answer.answer import Answer
-    from ..estimator.context import EstimatorContext
-    from ..estimator.estimate import Estimate
-    from ..estimator.phases import Phase
-    from ..estimator.registries import Registries
-    from ..estimator.versions import Version
+    from ..memory.context import EstimatorContext
+    from ..memory.estimate import Estimate
+    from ..memory.phases import Phase
+    from ..memory.registries import Registries
+    from ..memory.versions import Version
     from .failure import Failure
     from .log import LogText
 
@@ -50,6 +50,7 @@ class Given:
 
     Attributes:
         model: Hugging Face name of the model.
+        model_note: how the model's name was taken, see ``names.Model``.
         gpus: number and type of the GPUs; None to read it from the log.
         script: settings of a launch script, which the log's settings override.
         overrides: settings that override all others.
@@ -69,6 +70,7 @@ class Given:
     incomplete: tuple[str, ...] = ()
     version: Version | None = None
     backend: str | None = None
+    model_note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +149,9 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
     texts = (given.model, config.get(_PATH), log.model)
     named = model_of(registries.architectures, *texts, left_open=given.open_model)
     model = given.model or named.model or ""
-    if not model:
-        several = ", ".join(named.models[:5])
-        missing.append(f"the model (one of {several})" if several else "the model")
+    note = given.model_note or (named.found.note if named.found else "")
+    if not model or note:
+        missing.append(f"the model's shape: {note}" if note else "the model")
     count, name = given.gpus
     if count is None and not any(key in config for key in _COUNTS):
         missing.append("the number of GPUs")
@@ -166,7 +168,7 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
         backend = backend or "megatron"
     unread, version = given.unread - own.keys(), version or usual
     request = Request(model, config, count, name, memory, version, backend=backend, unread=unread)
-    return changed(request, incomplete=given.incomplete), missing
+    return replace(request, incomplete=given.incomplete, model_note=note), missing
 
 
 def _nominal(failure: Failure | None, registries: Registries) -> float | None:
@@ -210,7 +212,8 @@ def _beside_estimate(of: Diagnosis) -> Iterator[str]:
         if failure.phase in LABELS:
             yield "These settings have no such phase, so they are not the settings of the failed run."
         return
-    low, high = phase.ends(found.widening)
+    part = found.of_phase(phase.name)
+    low, high = part.low, part.high
     wanted = failure_size(failure)
     if wanted and wanted > high:
         yield (f"The run needed {gib(wanted)}; the high end of the estimate is {gib(high)}. {_UNKNOWN}")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..check import Repository
 from ..diagnostics import Diagnostic, Location, warning
-from ..estimator.parameters import count_parameters
-from ..estimator.pools import TRAINER_GPUS, all_gpus
-from ..estimator.versions import CURRENT
+from ..memory.names import gpu_named
+from ..memory.parameters import count_parameters
+from ..memory.pools import TRAINER_GPUS, all_gpus
+from ..memory.versions import CURRENT
 from ..records import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
 from ..settings.script_names import ScriptName, parse_script_name
 from .log_facts import measured_fields
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
-    from ..estimator.registries import Registries
+    from ..memory.registries import Registries
     from .sources import Sources, UserInput
 
 _MODEL = "actor_rollout_ref.model.path"
@@ -40,6 +41,7 @@ _ALWAYS = frozenset(
 )  # fmt: skip
 _MEGATRON = "actor_rollout_ref.actor.megatron."
 
+_ADD_MODEL = "add it to architectures.yaml"
 _REMARKS = {
     "max_batch": "prompts per step, as run; write more if more fits, or delete it if you do not know",
     "tag": "MIN: settings that save memory, or the least hardware; RECOMMENDED: settings for throughput",
@@ -127,7 +129,7 @@ def _found(
     model, about_model = _model(sources, user, registries)
     architecture = registries.architectures.get(model)
     count, nodes, open_key = _gpu_count(sources, user, registries)
-    gpu, about_gpu = (user.gpus[1], []) if user.gpus[1] else _gpu(sources, registries, named)
+    gpu, about_gpu = _gpu(sources, user, registries, named)
     engine = user.engine or _engine(sources, named)
     script, about_script = _script(sources)
     settings, about_settings = _settings(sources, registries, model)
@@ -187,16 +189,19 @@ def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[s
         meant = model_of(known, user.model)
     else:
         meant = model_of(known, in_script, in_log, left_open=left_open)
-    if meant.model:
-        one, other = (set(model_of(known, text).models) for text in (in_script or left_open, in_log))
-        if user.model or not one or not other or one & other:
-            return meant.model, []
-        message = f"the model is {min(one)} in the script and {min(other)} in the log; {meant.model} is used"
-        return meant.model, [warning(place, "log_differs", message, ONE_RUN)]
-    code, message, remedy = meant.why_none(known.names, "with --model")
+    if meant.found:
+        name, note = meant.found
+        remedy = f"give another with --model, or {_ADD_MODEL}"
+        found = [warning(place, "unknown_model", note, remedy)] if note else []
+        one, other = (model_of(known, text).model for text in (in_script or left_open, in_log))
+        if not user.model and one and other and one != other:
+            message = f"the model is {one} in the script and {other} in the log; {name} is used"
+            found.append(warning(place, "log_differs", message, ONE_RUN))
+        return name, found
+    code, message, remedy = meant.why_none(known, "with --model")
     if not meant.is_hub_name:
         return TODO, [warning(place, "undecided", message, remedy)]
-    more = f"{remedy}, or add it to architectures.yaml"
+    more = f"{remedy}, or {_ADD_MODEL}"
     return meant.text, [warning(place, code, f"{message}, so there is no estimate", more)]
 
 
@@ -225,8 +230,13 @@ def _gpu_count(
     return count, None if TRAINER_GPUS[0] in unread else nodes, ""
 
 
-def _gpu(sources: Sources, registries: Registries, named: ScriptName) -> tuple[str | None, list[Diagnostic]]:
-    """Return the GPU in the log or the script, and the problems with it."""
+def _gpu(
+    sources: Sources, user: UserInput, registries: Registries, named: ScriptName
+) -> tuple[str | None, list[Diagnostic]]:
+    """Return the user's GPU, or the one in the log or the script, and the problems with it."""
+    if asked := user.gpus[1]:
+        known = gpu_named(asked, registries.gpus)
+        return known.name if known and asked not in registries.gpus else asked, []
     printed = sources.log.gpu if sources.log else ""
     device = named.device or ""
     texts = (printed, device, device.upper())

@@ -10,17 +10,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from ..estimator.suggestions import lower_utilizations
-from ..estimator.tasks import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP, LIMITS
-from ..estimator.versions import CURRENT
+from ..answer.suggestions import lower_utilizations
+from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from ..memory.tasks import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP, LIMITS
+from ..memory.versions import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..estimator.estimate import Estimate
-    from ..estimator.suggestions import Cost
-    from ..estimator.versions import Version
+    from ..answer.suggestions import Cost
+    from ..memory.estimate import Estimate
+    from ..memory.versions import Version
     from .failure import Failure
 
     #: Function that returns a change, or None if it does not apply.

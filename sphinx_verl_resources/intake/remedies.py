@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ..estimator.estimate import Estimate, attempt
-from ..estimator.request import ACTOR, REFERENCE
-from ..estimator.suggestions import ROUNDS
+from ..answer.suggestions import ROUNDS, reliefs
+from ..memory.estimate import Estimate, attempt
+from ..memory.request import ACTOR, REFERENCE
 from .moves import (
     Remedy,
     Situation,
@@ -55,8 +55,8 @@ from .moves import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ..estimator.registries import Registries
-    from ..estimator.request import Request
+    from ..memory.registries import Registries
+    from ..memory.request import Request
     from .failure import Failure
     from .moves import Move
 
@@ -158,10 +158,10 @@ def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]
     """Return the settings that may save memory, each with its values, mildest first."""
     texts = {key: remedy.text for remedy in rest for key in remedy.overrides}
     choices = []
-    for relief in found.reliefs:
+    for relief in reliefs(found):
         text = next((texts[key] for key in relief.steps[0] if key in texts), relief.caveat)
         choices.append(tuple(Remedy(step, text, relief.cost) for step in relief.steps))
-    known = {key for relief in found.reliefs for step in relief.steps for key in step}
+    known = {key for relief in reliefs(found) for step in relief.steps for key in step}
     return choices + [(remedy,) for remedy in rest if known.isdisjoint(remedy.overrides)]
 
 

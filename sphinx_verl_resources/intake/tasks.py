@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..estimator.request import ACTOR, with_adapters
+from ..memory.request import ACTOR, with_adapters
 from ..records import ADAPTER_RANKS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from ..diagnostics import Code, Diagnostic, Location, Severity, capped, warning
-from ..estimator.request import dotted_leaves
+from ..memory.request import dotted_leaves
 from ..strict_yaml import LOADER, position, read_yaml
 from .programs import Program
 

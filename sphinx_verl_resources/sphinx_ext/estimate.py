@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from docutils import nodes
 
     from ..answer.answer import Answer
-    from ..estimator.versions import Version
+    from ..memory.versions import Version
     from ..records import Measured
 
 
 def _resource(text: str) -> tuple[int, str]:
-    from ..estimator.request import parse_gpus
+    from ..memory.request import parse_gpus
 
     count, gpu = parse_gpus(text)
     if count is None or gpu is None:
@@ -31,7 +31,7 @@ def _resource(text: str) -> tuple[int, str]:
 
 
 def _version(text: str) -> Version:
-    from ..estimator.versions import CURRENT, version_of, version_text
+    from ..memory.versions import CURRENT, version_of, version_text
 
     found = version_of(text.strip())
     if found is None:
@@ -114,7 +114,7 @@ class VerlEstimate(SettingsDirective):
     def _of_run(self) -> tuple[Answer, str, Measured | None]:
         """Return the answer, its title, and the measured figures of the run."""
         from ..answer.answer import answer_run
-        from ..estimator.recorded import recorded_run
+        from ..memory.recorded import recorded_run
         from ..texts import run_title
 
         name = self.values["run"]
@@ -132,14 +132,15 @@ class VerlEstimate(SettingsDirective):
     def _of_model(self) -> tuple[Answer, str, None] | None:
         """Return the answer and its title; if there is none, record problems and return None."""
         from ..answer.answer import answer_settings
-        from ..estimator.request import Request
-        from ..estimator.versions import CURRENT
+        from ..memory.names import known_model
+        from ..memory.request import Request
+        from ..memory.versions import CURRENT
 
         settings = self.settings()
         count, gpu = self.named_gpus()
-        model = self.values["model"]
+        model, note = known_model(self.values["model"], self.data.architectures)
         version = self.values["verl-version"] or CURRENT
-        request = Request(model, dict(settings), count or 8, gpu or "H100", version=version)
+        request = Request(model, dict(settings), count or 8, gpu or "H100", version=version, model_note=note)
         found = self.of_settings(answer_settings, request, self.data)
         if found is None:
             return None
@@ -148,7 +149,7 @@ class VerlEstimate(SettingsDirective):
         return found, _("{model} on {gpus}").format(model=model, gpus=f"{count}×{gpu}"), None
 
     def _show_estimate(self, answer: Answer, title: str, measured: Measured | None) -> list[nodes.Node]:
-        from ..estimator.recorded import credible
+        from ..memory.recorded import credible
         from ..views import estimate as render
         from ..views.charts import phase_chart
 

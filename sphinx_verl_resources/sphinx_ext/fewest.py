@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from docutils import nodes
 
 from ..directive import ABOUT_TABLE, Option
-from ..estimator.request import DEFAULT_TASK
 from ..i18n import _
+from ..memory.request import DEFAULT_TASK
 from ..selection import sizes
 from ..views.answer import row_link
 from .settings_directive import SettingsDirective, numbers
@@ -68,7 +68,7 @@ class VerlFewest(SettingsDirective):
     def show(self) -> list[nodes.Node]:
         """Return the tables, their legend, and the settings of the estimates."""
         from ..answer.sizes import fewest_tables, size_models
-        from ..estimator.tasks import known_task
+        from ..memory.tasks import known_task
         from ..views import fewest as render
 
         task, classes = self.values["task"], self.values["sizes"]
@@ -97,8 +97,8 @@ class VerlFewest(SettingsDirective):
     ) -> list[nodes.Node]:
         """Return the content, its legend unless that is left out, and the settings of the estimates."""
         from ..answer.question import Question, request_of
-        from ..estimator.tasks import LIMITS
-        from ..estimator.versions import CURRENT
+        from ..memory.tasks import LIMITS
+        from ..memory.versions import CURRENT
         from ..views.fewest import fit_settings
 
         asked = request_of(Question("", task=self.values["task"], overrides=dict(settings)))

@@ -7,8 +7,8 @@ from docutils import nodes
 from .. import domain
 from ..answer.export import export_files
 from ..directive import ABOUT_TABLE, VerlDirective, choices
-from ..estimator.architectures import CASE_GROUPS, TRAINING
 from ..i18n import _, plural
+from ..memory.accuracy import CASE_GROUPS, TRAINING
 from ..nodes import titled
 
 #: The groups of runs of verl.
@@ -27,7 +27,7 @@ class VerlAccuracy(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, folded in HTML, with the reasons why some cases do not count."""
-        from ..estimator.backtest import scores_of
+        from ..memory.backtest import scores_of
         from ..nodes import details
         from ..views import accuracy as render
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..diagnostics import Location, NoAnswerError
 from ..directive import VerlDirective
-from ..domain import GPU
 from ..record_tables import entries_named
 from ..selection import each_once, whole_number, words
 
@@ -99,9 +98,11 @@ class SettingsDirective(VerlDirective):
             with self.noted():
                 raise NoAnswerError.because("set the number and type of GPUs, as in :gpus: 8*H100")
         count, gpu = self.values["gpus"] or (0, "")
-        if gpu:
-            self.check_recorded(GPU, (gpu,), "gpus")
-        return count, gpu
+        from ..memory.names import gpu_name
+
+        with self.noted("gpus"):
+            return count, gpu and gpu_name(gpu, self.data.gpus)
+        return 0, ""
 
     def _place(self, line: int, key: str = "") -> Location:
         """Return the place on the page of a line of the text, counted from 1."""

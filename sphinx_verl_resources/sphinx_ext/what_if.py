@@ -33,8 +33,8 @@ FORM_GPUS = (
     "RTX-4090", "RTX-5090", "A100-40GB", "L20", "L40S", "Ascend-A2", "Ascend-A3", "A100-80GB", "H100", "H800",
     "H20", "H200", "B200", "MI300X",
 )  # fmt: skip
-FORM_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-FORM_RESPONSES = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+FORM_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
+FORM_RESPONSES = (1024, 4096, 16384)
 #: The link to the page about the estimator.
 _MORE = N_("How figures are computed.")
 #: Maximum number of answers in a form; about a thousand take a second.

@@ -15,8 +15,8 @@ from .verdicts import short
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..estimator.backtest import Score
-    from ..estimator.case_records import Case
+    from ..memory.backtest import Score
+    from ..memory.cases import Case
 
 #: The outcomes of cases without a compared figure.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}

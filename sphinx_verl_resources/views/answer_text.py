@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..answer.command import command_of, command_settings
 from ..answer.layouts import largest_token_budget, longest_response
-from ..estimator.recorded import credible
-from ..estimator.request import MODEL
+from ..memory.recorded import credible
+from ..memory.request import MODEL
 from ..texts import nested_yaml
 from ..units import crossed, gib_number, short_number
 from .answer import trust_text

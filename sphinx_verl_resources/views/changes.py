@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..answer.answer import Answer
     from ..answer.changes import Change
-    from ..estimator.suggestions import Cost
+    from ..answer.suggestions import Cost
 
 #: Maximum number of changes to show.
 MOST = 3

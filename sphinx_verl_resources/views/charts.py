@@ -17,8 +17,8 @@ from ..units import GIB, Category, gib, gib_number, short_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ..estimator.estimate import Estimate
-    from ..estimator.phases import Phase
+    from ..memory.estimate import Estimate
+    from ..memory.phases import Phase
     from ..records import Measured
 
 #: Only the first counter is comparable with the bars.

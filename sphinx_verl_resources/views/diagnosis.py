@@ -6,9 +6,9 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from ..answer.command import as_arguments
-from ..estimator.phases import LABELS
 from ..intake.log_facts import HOST_MEMORY, PEAK_ALLOCATED
 from ..intake.remedies import size_in
+from ..memory.phases import LABELS
 from ..units import gib, gib_number
 from .plain_text import components_text, phases_text
 from .verdicts import label, span
@@ -120,7 +120,8 @@ def _estimate(found: Diagnosis) -> Iterator[str]:
         yield f"Estimate: {gib(estimate.host.total)} of host memory per node."
     else:
         if phase and phase is not estimate.peak_phase:
-            yield f"Estimate of this phase: {gib(phase.total)} ({span(*phase.ends(estimate.widening))})."
+            part = estimate.of_phase(phase.name)
+            yield f"Estimate of this phase: {gib(phase.total)} ({span(part.low, part.high)})."
         of = "Estimate of this phase, the peak" if phase else "Estimate of the peak"
         of = of if not phase or phase is estimate.peak_phase else "The peak"
         where = "" if phase is estimate.peak_phase else f" in the phase “{estimate.peak_phase.label}”"

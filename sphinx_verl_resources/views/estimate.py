@@ -8,9 +8,9 @@ from docutils import nodes
 
 from ..charts import formula, formula_list
 from ..diagnostics import NoAnswerError
-from ..estimator.engine import vllm_pool_in_torch_peak
-from ..estimator.recorded import credible, estimate_run, figures
 from ..i18n import N_, _
+from ..memory.engine import vllm_pool_in_torch_peak
+from ..memory.recorded import credible, estimate_run, figures
 from ..nodes import NOTES_CLASS, Cell, bold, fill, notes_title, recorded, table_group
 from ..units import GIB, Category, gib, gib_number
 from .answer import legend, titled_item, trust_text
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..answer.answer import Answer
-    from ..estimator.context import EstimatorContext
-    from ..estimator.estimate import Estimate
+    from ..memory.context import EstimatorContext
+    from ..memory.estimate import Estimate
     from ..records import Measured, Run
     from ..units import Breakdown
 
@@ -83,6 +83,8 @@ def answer(
     badge = nodes.strong("", "", mark(found.verdict, title(found.verdict)))
     first += fill(text, verdict=[badge, stop()], reason=why)
     items = nodes.bullet_list(classes=[ANSWER_CLASS])
+    if found.asked.model_note:
+        items += titled_item(_("Model"), [nodes.Text(found.asked.model_note)])
     items += [*runs, *changes_item(found)]
     if not estimate.undecided:
         items += titled_item(_("How sure"), trust_text(found.trust))

@@ -153,7 +153,7 @@ def fewest_legend(tables: Iterable[FewestTable]) -> list[nodes.Node]:
 
 def _how_estimated() -> str:
     """Return the sentences about the basis of all estimates in a table."""
-    from ..estimator.versions import CURRENT, version_text
+    from ..memory.versions import CURRENT, version_text
 
     return _(
         "Estimates are for verl {version} with the settings below, gradient checkpointing, no padding and a "
@@ -165,7 +165,7 @@ def _how_estimated() -> str:
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:
     """Return a folded block with the settings of the estimates."""
-    from ..estimator.tasks import LIMITS
+    from ..memory.tasks import LIMITS
 
     block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)
     prompt, response = (settings[key] for key in LIMITS)

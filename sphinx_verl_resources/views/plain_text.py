@@ -7,16 +7,17 @@ import textwrap
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from ..estimator.recorded import credible
+from ..answer.suggestions import best_suggestion
+from ..memory.recorded import credible
 from ..units import MINUS, gib, gib_number
 from .verdicts import of_mean, reason, short, title
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..estimator.estimate import Estimate
-    from ..estimator.phases import Phase
-    from ..estimator.request import Verdict
+    from ..memory.estimate import Estimate
+    from ..memory.phases import Phase
+    from ..memory.request import Verdict
 
 _ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Phase | Largest saving, GiB"
 _PHASES = "Phase | GiB> | Largest part, GiB"
@@ -112,7 +113,7 @@ def _row(name: str, estimate: Estimate | None, found: Verdict) -> tuple[str, ...
 
 def suggestion_text(estimate: Estimate) -> str:
     """Return the setting that saves the most and its saving in GiB; empty if none saves memory."""
-    suggestion = estimate.suggestion
+    suggestion = best_suggestion(estimate)
     if suggestion is None:
         return ""
     first, *more = suggestion.setting.split()

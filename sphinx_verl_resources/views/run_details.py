@@ -11,9 +11,9 @@ from docutils import nodes
 from ..answer.answer import answer_run
 from ..answer.command import SEPARATOR, as_arguments, launcher
 from ..diagnostics import NoAnswerError
-from ..estimator.recorded import credible, estimate_run, figures, has_own_rollout_gpus, version_of_run
-from ..estimator.registries import capacity_of
 from ..i18n import N_, _
+from ..memory.recorded import credible, estimate_run, figures, has_own_rollout_gpus, version_of_run
+from ..memory.registries import capacity_of
 from ..nodes import between_commas, code_block, details, link, listed, notes_title, titled
 from ..records import row_id
 from ..selection import FIELDS

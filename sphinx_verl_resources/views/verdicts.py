@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..answer.layouts import Layout
-    from ..estimator.estimate import Estimate
-    from ..estimator.request import Verdict
+    from ..memory.estimate import Estimate
+    from ..memory.request import Verdict
 
 MARK_CLASS = "verl-verdict"
 LABELS: Mapping[str, str] = {
@@ -102,7 +102,7 @@ def two_digits(count: float) -> str:
 def reason(found: Estimate) -> str:
     """Return the reason for the verdict of an estimate, and the lengths up to which the run fits."""
     # Pages of runs without estimates load this module without the estimator.
-    from ..estimator.recorded import credible
+    from ..memory.recorded import credible
 
     if found.undecided:
         return _(UNDECIDED).format(settings="; ".join(found.undecided))

@@ -13,10 +13,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..answer.command import SEPARATOR
-from ..estimator.phases import LABELS
-from ..estimator.request import VERDICTS
-from ..estimator.versions import CURRENT, version_text
 from ..i18n import N_, _
+from ..memory.phases import LABELS
+from ..memory.request import VERDICTS
+from ..memory.versions import CURRENT, version_text
 from .answer import NO_RUN, SMALLEST, measured_text
 from .verdicts import FITS_UP_TO, title, two_digits
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..answer.grid import Axes, GridCells
-    from ..estimator.request import Verdict
+    from ..memory.request import Verdict
 
     Fields = Sequence[Mapping[str, Any]]
     Answers = Mapping[str, Any]

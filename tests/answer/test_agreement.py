@@ -20,12 +20,12 @@ from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.export import change_result
 from sphinx_verl_resources.answer.grid import Axes, compute_grid
 from sphinx_verl_resources.answer.question import USUAL_RANK, Question
+from sphinx_verl_resources.answer.results import gib_value
 from sphinx_verl_resources.answer.sizes import fewest_tables, size_models
 from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.export import gib_value
-from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.records import WORDS
 from sphinx_verl_resources.settings.read import read_script
 from sphinx_verl_resources.texts import run_title

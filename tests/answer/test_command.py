@@ -9,9 +9,9 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.command import command_of, launcher
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.settings.read import read_script
 
 MEGATRON = {"actor_rollout_ref.actor.strategy": "megatron"}

@@ -7,9 +7,9 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer, answer_run, answer_settings
 from sphinx_verl_resources.answer.evidence import needs_of, needs_of_runs, runs_for
 from sphinx_verl_resources.answer.question import Question, request_of
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.recorded import request_of_run
-from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.recorded import request_of_run
+from sphinx_verl_resources.memory.request import Request
 
 DATA = EstimatorContext()
 SEVEN = "Qwen/Qwen2.5-7B"

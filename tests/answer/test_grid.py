@@ -12,8 +12,8 @@ from sphinx_verl_resources.answer.grid import CHOSEN, Axes, compute_grid
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.answer.sizes import fewest_tables
 from sphinx_verl_resources.commands import given_data
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.request import VERDICTS
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.request import VERDICTS
 from sphinx_verl_resources.units import gib_number
 
 DATA = EstimatorContext()

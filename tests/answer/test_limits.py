@@ -8,9 +8,9 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.engine import cache_tokens
-from sphinx_verl_resources.estimator.estimate import estimate
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.engine import cache_tokens
+from sphinx_verl_resources.memory.estimate import estimate
 
 DATA = EstimatorContext()
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"

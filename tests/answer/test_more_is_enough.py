@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.registries import capacity_of
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import capacity_of
 
 DATA = EstimatorContext()
 NVIDIA = sorted((capacity_of(gpu), gpu.name) for gpu in DATA.registries.gpus)

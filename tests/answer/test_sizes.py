@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sphinx_verl_resources.answer.evidence import figures_of
 from sphinx_verl_resources.answer.sizes import used_models
-from sphinx_verl_resources.estimator.context import EstimatorContext
+from sphinx_verl_resources.memory.context import EstimatorContext
 
 DATA = EstimatorContext()
 RUNS = DATA.runs

@@ -6,8 +6,8 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.request import Request
 
 FSDP = {"actor_rollout_ref.actor.strategy": "fsdp", "algorithm.adv_estimator": "grpo"}
 MEGATRON = {"actor_rollout_ref.actor.strategy": "megatron", "algorithm.adv_estimator": "grpo"}
@@ -22,18 +22,18 @@ def data():
 @pytest.mark.parametrize(
     ("model", "config", "version", "runs", "error"),
     [
-        ("Qwen/Qwen2.5-7B", FSDP, (0, 9, 0), 7, 0.076),
+        ("Qwen/Qwen2.5-7B", FSDP, (0, 9, 0), 7, 0.075),
         ("Qwen/Qwen2.5-7B", {**FSDP, **LORA}, (0, 7, 0), 7, 0.05),
         ("Qwen/Qwen2.5-7B", {**FSDP, **LORA}, (0, 9, 0), 0, None),
         ("Qwen/Qwen3-30B-A3B", FSDP, (0, 9, 0), 0, None),
-        ("Qwen/Qwen3-30B-A3B", MEGATRON, (0, 9, 0), 3, 0.058),
-        ("Qwen/Qwen2.5-7B", MEGATRON, (0, 9, 0), 5, 0.151),
+        ("Qwen/Qwen3-30B-A3B", MEGATRON, (0, 9, 0), 3, 0.09),
+        ("Qwen/Qwen2.5-7B", MEGATRON, (0, 9, 0), 1, 0.043),
     ],
 )
 def test_measured_runs_of_the_same_kind(data, model, config, version, runs, error):
     """By backend, time of verl, full fine-tuning or adapters, dense or experts."""
     found = answer_settings(Request(model, config, gpus=8, gpu="H200", version=version), data).trust
-    assert (found.measured_runs, found.mean_error) == (runs, error)
+    assert (found.measured_runs, found.mean_error) == (runs, error and pytest.approx(error))
 
 
 def test_every_case_of_verl_counts_once(data):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.estimator.context import EstimatorContext
+from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.records import Links
 from sphinx_verl_resources.units import gib_number
 from sphinx_verl_resources.views.verdicts import title

@@ -10,7 +10,7 @@ import sys
 import pytest
 import yaml
 
-from sphinx_verl_resources.estimator.export import FIELDS
+from sphinx_verl_resources.answer.results import FIELDS
 from sphinx_verl_resources.units import Category
 
 ACTOR = "actor_rollout_ref.actor"
@@ -117,7 +117,7 @@ def test_a_launch_script(result, write):
     ("path", "message"),
     [
         ("$HOME/models/Qwen2.5-7B/", ""),
-        ("/models/Qwen2.5-7", "no recorded model matches the end of the path '/models/Qwen2.5-7'; did you mean Qwen/Qwen2.5-7B? Give it before the settings, "),
+        ("/models/Qwen2.5-7", "no recorded model matches the end of the path '/models/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'? If not, give it before the settings, "),
         ("$WHERE", "the model '$WHERE' contains a variable with an unknown value; set it with --env WHERE=…, or give the model before "),
     ],
 )  # fmt: skip
@@ -139,7 +139,7 @@ def test_a_model_by_the_end_of_its_path(result, write, path, message):
     [
         *((f"--{name} given", text, "given:") for name in ("script", "settings") for text in ("", "# nothing\n", "model: [\n")),
         ("--script given", "# " + "x" * (1 << 20), "given:1:1: ERROR: the script has more than "),
-        ("--config given", '{"model_type": "qwen2", "hidden_size": 0}', "given:1:40: ERROR: hidden_size: Input should be greater than or equal to 1, got 0"),
+        ("--config given", '{"model_type": "qwen2", "hidden_size": 0}', "given:1:1: ERROR: num_hidden_layers: the key is missing"),
         ("", "", "ERROR: no model given; give it before the settings, such as qwen2.5-7b or the path of its config.json"),
     ],
     ids=lambda value: value[:40],
@@ -232,7 +232,7 @@ def test_verdicts_of_cases(cases):
     ("text", "code", "message"),
     [
         ("- id: [\n", 2, "cases.yaml:2:1:"),
-        ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list, got keys and values"),
+        ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list of cases"),
         ("- id: a\n  id: b\n", 2, "duplicate key 'id'"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.export import FIELDS
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.estimator.context import EstimatorContext
+from sphinx_verl_resources.memory.context import EstimatorContext
 
 ACTOR = "actor_rollout_ref.actor"
 CONTRACT = [
@@ -123,13 +123,14 @@ def test_what_fits_on_gpus(result):
     [
         ("", "no model and no GPU given; give a model such as qwen2.5-7b, or GPUs"),
         ("qwen2.5-7b --gpus 8", "8 GPUs given, but not their type; write --gpus 8xH100 for example"),
-        ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: unknown model 'Qwen/Qwen2.5-9B'; did you mean Qwen/Qwen2.5-"),
-        ("zzz --gpus 8xH100", "model: unknown model 'zzz'; give the path of its config.json instead"),
+        ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: unknown model 'Qwen/Qwen2.5-9B'; give the path of its config.json"),
+        ("qwn2.5-7b --gpus 8xH100", "model: unknown model 'qwn2.5-7b'; did you mean 'Qwen/Qwen2.5-7B'? If not, give"),
         ("qwen2.5-7b --gpus 8xH10", "unknown GPU 'H10'; did you mean 'H100'?"),
         ("qwen2.5-7b --gpus 8xH100 --task GRPO-Lara", "unknown task 'GRPO-Lara'; did you mean 'GRPO-LoRA'? [verl.unknown_value]"),
         ("qwen2.5-7b --gpus 8xH100 --gpu A100", "--gpus is H100, but --gpu is A100; give one of them"),
+        ("qwen2.5-7b --gpus 8xH100 --gpu 4xH100", "--gpus is 8, but --gpu is 4; give one of them"),
         ("qwen2.5-7b nonsense --gpus 8xH100", "two models given, 'qwen2.5-7b' and 'nonsense'; give one model; settings are key=value"),
-        ("actor_rollout_ref.model.path=/m/Qwen2.5-7 --gpus 8xH100", "did you mean Qwen/Qwen2.5-7B? Give it before the settings, "),
+        ("actor_rollout_ref.model.path=/m/Qwen2.5-7 --gpus 8xH100", "did you mean 'Qwen/Qwen2.5-7B'? If not, give it before the settings, "),
     ],
 )  # fmt: skip
 def test_questions_without_an_answer(result, words, message):

@@ -47,7 +47,7 @@ def test_the_core_reads_its_part_of_an_architecture_and_the_estimator_all_of_it(
     """Only the estimator knows all keys, so only it can tell which are wrong."""
     from sphinx_verl_resources import registries
     from sphinx_verl_resources.dataset import bundled_directory
-    from sphinx_verl_resources.estimator import architectures
+    from sphinx_verl_resources.memory import architectures
 
     content = (bundled_directory().path / "architectures.yaml").read_bytes()
     assert validated(read_yaml(content), registries.ArchitectureFile)[1] == []

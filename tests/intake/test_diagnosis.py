@@ -6,11 +6,11 @@ import pytest
 from oom_reports import first_advice, load_reports
 
 from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.intake.diagnosis import Given, diagnose
 from sphinx_verl_resources.intake.failure import Failure
 from sphinx_verl_resources.intake.log import LogText
 from sphinx_verl_resources.intake.log_facts import Figures, read_metrics
+from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.views.diagnosis import PHASES
 
 GIB = 2**30

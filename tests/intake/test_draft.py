@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.estimator.context import EstimatorContext
 from sphinx_verl_resources.intake.draft import committed, draft_run
 from sphinx_verl_resources.intake.log import read_log
 from sphinx_verl_resources.intake.log_lines import blocks_of
-from sphinx_verl_resources.intake.recorded_names import recorded_gpu, recorded_models
+from sphinx_verl_resources.intake.recorded_names import recorded_gpu
 from sphinx_verl_resources.intake.run_text import TODO, run_text
 from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
 from sphinx_verl_resources.intake.tasks import LOSS, task_of
+from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.settings.read import read_script
 from sphinx_verl_resources.strict_yaml import read_yaml
 
@@ -42,31 +42,10 @@ def codes(found):
     return [problem.code for problem in found.problems]
 
 
-@pytest.mark.parametrize(
-    ("path", "names"),
-    [
-        ("Qwen/Qwen2.5-7B-Instruct", ["Qwen/Qwen2.5-7B-Instruct"]),
-        ("$HOME/models/Qwen2.5-7B-Instruct", ["Qwen/Qwen2.5-7B-Instruct"]),
-        ("/hub/models--Qwen--Qwen2.5-7B/snapshots/0123abc", ["Qwen/Qwen2.5-7B"]),
-        ("${ROOT}/Qwen/Qwen2.5-7B", ["Qwen/Qwen2.5-7B"]),
-        ("/models/qwen", []),
-        ("/", []),
-    ],
-)
-def test_models(path, names):
-    assert recorded_models(path, FACTS.architectures.names) == names
-
-
-def test_a_model_that_may_be_two():
-    assert recorded_models("/m/x-7B", ["a/X-7B", "b/x-7b", "c/X-8B"]) == ["a/X-7B", "b/x-7b"]
-    assert recorded_models("/m/b/X-7B", ["a/X-7B", "b/x-7b"]) == ["b/x-7b"]
-    assert recorded_models("/m/X-7B", ["a/X-7B", "b/x-7b"]) == ["a/X-7B"]
-
-
 def test_a_model_that_is_not_recorded():
-    nowhere = draft(command("actor_rollout_ref.model.path=/models/Qwen2.5-7B-Instrct trainer.nnodes=1"))
+    nowhere = draft(command("actor_rollout_ref.model.path=/models/Qwn2.5-7B trainer.nnodes=1"))
     assert nowhere.fields["model"] == nowhere.fields["size"] == TODO
-    assert any("did you mean Qwen/Qwen2.5-7B-Instruct?" in problem.remedy for problem in nowhere.problems)
+    assert any("did you mean 'Qwen/Qwen2.5-7B'?" in problem.remedy for problem in nowhere.problems)
     loop = draft(f"for M in a b; do {command('actor_rollout_ref.model.path=$M trainer.nnodes=1')}; done")
     assert (
         "the model '$M' contains a variable with an unknown value; set it with --env M=…, or give the model "
@@ -77,6 +56,16 @@ def test_a_model_that_is_not_recorded():
     hub = draft(command("actor_rollout_ref.model.path=someone/own-13B"))
     assert (hub.fields["model"], hub.fields["size"]) == ("someone/own-13B", TODO)
     assert "unknown_model" in codes(hub)
+
+
+def test_a_fine_tune_is_its_base_model():
+    found = draft(command("actor_rollout_ref.model.path=/m/Qwen2.5-7B-sft trainer.nnodes=1"))
+    assert (found.fields["model"], found.fields["size"]) == ("Qwen/Qwen2.5-7B", "7B")
+    (problem,) = [problem for problem in found.problems if problem.code == "unknown_model"]
+    assert problem.message.startswith("/m/Qwen2.5-7B-sft taken as Qwen/Qwen2.5-7B (")
+    asked = UserInput(model="acme/Qwen3-4B-SFT", gpus=(8, "910B3"))
+    named = draft(command("trainer.nnodes=1"), said=asked).fields
+    assert (named["model"], named["gpus"]["type"]) == ("Qwen/Qwen3-4B", "Ascend-A2")
 
 
 @pytest.mark.parametrize(

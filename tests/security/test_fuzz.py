@@ -32,6 +32,6 @@ def test_any_settings(text):
 
 @given(texts, st.integers(0, len(GOOD)), st.integers(0, 20))
 def test_any_cases(text, start, length):
-    for problem in read(GOOD[:start] + text + GOOD[start + length :] + GOOD).diagnostics:
+    for problem in read(GOOD[:start] + text + GOOD[start + length :] + GOOD).problems:
         assert str(problem).startswith("cases/a.yaml:")
         assert str(problem).isprintable()

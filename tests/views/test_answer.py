@@ -7,8 +7,8 @@ from docutils import nodes
 
 from sphinx_verl_resources.answer.answer import answer_run, answer_settings
 from sphinx_verl_resources.answer.evidence import Trust
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.views.answer import evidence_items, trust_text
 
 DATA = EstimatorContext()

@@ -9,10 +9,10 @@ from bs4 import BeautifulSoup
 
 from sphinx_verl_resources.analysis import Line
 from sphinx_verl_resources.charts import WIDTH, Drawing, waterfall
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.estimate import estimate
-from sphinx_verl_resources.estimator.recorded import request_of_run
-from sphinx_verl_resources.estimator.request import Request
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.recorded import request_of_run
+from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.records import Measured
 from sphinx_verl_resources.units import GIB, Breakdown, Category, Component, Factor
 from sphinx_verl_resources.views.charts import (

@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 from themes import ROOT
 
-from sphinx_verl_resources.estimator.request import VERDICTS
+from sphinx_verl_resources.memory.request import VERDICTS
 from sphinx_verl_resources.views.verdicts import MARK_CLASS, mark
 
 STYLE = (ROOT / "sphinx_verl_resources/static/verl-resources.css").read_text("utf-8")

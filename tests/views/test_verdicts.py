@@ -8,13 +8,13 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import Answer
 from sphinx_verl_resources.answer.layouts import Layout
+from sphinx_verl_resources.answer.results import result_of
 from sphinx_verl_resources.answer.search import Tried
-from sphinx_verl_resources.estimator.context import EstimatorContext
-from sphinx_verl_resources.estimator.estimate import Estimate, estimate
-from sphinx_verl_resources.estimator.export import result_of
-from sphinx_verl_resources.estimator.recorded import RAN, credible, estimate_run, figures
-from sphinx_verl_resources.estimator.request import VERDICTS, Request
-from sphinx_verl_resources.estimator.tasks import SAVING, TASKS
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.estimate import Estimate, estimate
+from sphinx_verl_resources.memory.recorded import RAN, credible, estimate_run, figures
+from sphinx_verl_resources.memory.request import VERDICTS, Request
+from sphinx_verl_resources.memory.tasks import SAVING, TASKS
 from sphinx_verl_resources.units import GIB, gib
 from sphinx_verl_resources.views.estimate import answer, phase_rows
 from sphinx_verl_resources.views.plain_text import estimates_text

@@ -1,0 +1,170 @@
+"""The memory of the rollout engine on one GPU: awake, asleep, and during weight sync."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from ..units import GIB
+from .allocations import Kind, allocate, fixed, size_of
+from .constants import CONTEXT, CUDA_GRAPHS, POOL_OFFSET
+from .request import ROLLOUT, warning_at
+from .versions import behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..diagnostics import Diagnostic
+    from ..units import Evidence
+    from .allocations import Allocation, Allocations
+    from .architectures import Architecture
+    from .settings import Settings
+    from .shape import Shape
+
+EngineState = Literal["awake", "asleep", "taking weights"]
+
+#: Outside the engine's budget, and never freed.
+_GRAPHS = fixed(Kind.CUDA_GRAPHS, CUDA_GRAPHS)
+
+
+def engine_allocations(state: EngineState, shape: Shape, settings: Settings, before: float) -> Allocations:
+    """Return the allocations of the engine in a state.
+
+    Args:
+        state: the engine's state.
+        shape: the model's shape.
+        settings: the run's settings.
+        before: bytes already in use when the engine wakes up; SGLang takes a share of the rest.
+    """
+    rollout = settings.rollout
+    if rollout.separate:
+        return ()
+    if state == "awake":
+        return _awake(shape, settings, before)
+    if not rollout.frees_cache or (state == "taking weights" and rollout.cache_awake_in_sync):
+        return _awake(shape, settings, 0.0)  # it took its share before
+    graphs = () if rollout.eager else _GRAPHS
+    # With unmerged adapters, SGLang keeps the base model.
+    keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
+    if state == "taking weights" or keeps_base:
+        return (engine_weights(shape, settings), *graphs)
+    return graphs
+
+
+def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
+    """Return the whole budget: weights, activations of the profiling run, and a KV cache that fills it.
+
+    If the budget is too small for weights and graphs, the engine does not start; return only these.
+    """
+    rollout, capacity, traits = settings.rollout, settings.capacity, behaviour(settings.version)
+    weights, needed = engine_weights(shape, settings), () if rollout.eager else _GRAPHS
+    graphs = () if rollout.engine == "vllm" and traits.graphs_in_budget else needed
+    share = {"utilization": rollout.utilization}
+    if rollout.engine == "trtllm":  # its share is for the KV cache alone
+        free = {"free memory": max(0.0, capacity - before - weights.size)}
+        return (weights, allocate(Kind.ROLLOUT_CACHE, {**free, **share}, evidence="assumed"), *graphs)
+    whole = {"memory of the GPU": capacity}
+    evidence: Evidence = "exact" if settings.capacity_known else "assumed"
+    if rollout.engine != "vllm" or traits.engine_takes_free_memory:
+        whole = {"free memory": max(0.0, capacity - before)}
+        evidence = "assumed"
+    pool = allocate(Kind.ROLLOUT_POOL, {**whole, **share}, evidence=evidence)
+    return max((pool, *graphs), (weights, *needed), key=size_of)
+
+
+def engine_weights(shape: Shape, settings: Settings) -> Allocation:
+    """Return one GPU's share of the engine's weights; data-parallel copies divide the experts among them."""
+    rollout = settings.rollout
+    count = shape.parameters - shape.expert_parameters * (1 - 1 / rollout.data)
+    return allocate(Kind.ROLLOUT_WEIGHTS, {"parameters": count}, rollout.element_bytes, rollout.tensor, "TP")
+
+
+def sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
+    """Return one GPU's share of the weights that the sleeping engine keeps in host memory.
+
+    vLLM drops them at sleep level 2: ``_resolve_sleep_level`` in
+    verl/workers/rollout/vllm_rollout/vllm_async_server.py:1116 at 1dda039b9. SGLang copies them back:
+    ``enable_weights_cpu_backup`` in verl/workers/rollout/sglang_rollout/async_sglang_server.py:374.
+    """
+    rollout, traits = settings.rollout, behaviour(settings.version)
+    adapters = settings.actor.lora_rank > 0 and not rollout.merge_lora
+    on_host = traits.sleep_keeps_weights or (adapters and traits.adapters_keep_weights)
+    if rollout.engine == "sglang":  # with unmerged adapters the weights stay on the GPU
+        on_host = traits.sglang_backup and not adapters
+    if rollout.separate or not rollout.frees_cache or not on_host:
+        return ()
+    return (engine_weights(shape, settings)._replace(kind=Kind.SLEEPING_WEIGHTS),)
+
+
+def vllm_pool_in_torch_peak(settings: Settings) -> Allocations:
+    """Return the part of vLLM's pool that PyTorch's counter includes, whether the engine sleeps or not."""
+    rollout = settings.rollout
+    if settings.counter_leaves_pool_out or rollout.separate or rollout.engine != "vllm":
+        return ()
+    pool = max(0.0, settings.capacity * rollout.utilization - POOL_OFFSET.value)
+    return (allocate(Kind.ROLLOUT_POOL, {"pool": pool}, evidence="assumed"),) if pool else ()
+
+
+# -- the KV cache
+
+
+def cache_tokens(shape: Shape, settings: Settings) -> float:
+    """Return the tokens that fit into the KV cache of one engine.
+
+    A small cache slows a run down; the run only fails if one sequence does not fit.
+    """
+    rollout = settings.rollout
+    room = settings.capacity * rollout.utilization - engine_weights(shape, settings).size
+    room -= CONTEXT.value + rollout.batched_tokens * shape.forward / rollout.tensor
+    room -= rollout.sequences * shape.vocabulary * 4
+    each = kv_cache_bytes_per_token(shape.architecture, rollout.tensor)
+    return max(0.0, room) / each if each else float("inf")
+
+
+def needed_cache_tokens(shape: Shape, settings: Settings) -> float:
+    """Return the tokens that vLLM's KV cache must hold for vLLM to start; 0 for other engines."""
+    rollout = settings.rollout
+    if rollout.engine != "vllm" or rollout.separate or not settings.capacity_known:
+        return 0.0
+    if rollout.model_length:
+        return float(rollout.model_length)
+    if not behaviour(settings.version).engine_in_process and "length" not in settings.unstated:
+        return float(shape.architecture.max_position_embeddings)  # the engine's default
+    return settings.lengths.limit
+
+
+def kv_cache_bytes_per_token(
+    architecture: Architecture, tensor_parallel: int = 1, element_bytes: int = 2
+) -> int:
+    """Return the bytes of one token in the KV cache of one GPU, over all layers.
+
+    ``tensor_parallel`` GPUs divide the key-value heads, and replicate them if there are more GPUs than heads.
+    The compressed cache of multi-head latent attention is not divided. Layers with linear attention have no
+    cache. A sliding window limits the number of tokens, not their size.
+
+    Source: shapes; vLLM ``vllm/v1/kv_cache_interface.py``.
+
+    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> qwen = EstimatorContext().architectures.get("Qwen/Qwen2.5-7B")
+    >>> [kv_cache_bytes_per_token(qwen, gpus) for gpus in (1, 2, 4, 8)]
+    [57344, 28672, 14336, 14336]
+    """
+    linear, mla = architecture.linear_attention, architecture.mla
+    layers = architecture.num_hidden_layers // (linear.full_attention_interval if linear else 1)
+    if mla:
+        return layers * (mla.kv_lora_rank + mla.qk_rope_head_dim) * element_bytes
+    heads = -(-architecture.num_key_value_heads // max(1, tensor_parallel))
+    return 2 * layers * heads * architecture.head_dim * element_bytes
+
+
+def cache_problems(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:
+    """Check that the KV cache holds one sequence; otherwise the engine does not start."""
+    rollout = settings.rollout
+    room, needed = cache_tokens(shape, settings), needed_cache_tokens(shape, settings)
+    if room < needed:
+        budget = settings.capacity * rollout.utilization / GIB
+        message = (
+            f"after loading the weights, the engine's {budget:.1f} GiB leave room for {room:,.0f} tokens, "
+            f"less than one sequence of {needed:,.0f}"
+        )
+        hint = "raise it or rollout.tensor_model_parallel_size, or set rollout.max_model_len"
+        yield warning_at(f"{ROLLOUT}.gpu_memory_utilization", message, hint)

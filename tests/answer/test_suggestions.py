@@ -1,0 +1,79 @@
+"""The settings that save memory, their costs, and the one that lowers the peak most."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.answer import suggestions
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.request import Request
+
+A, M, R, REF = (f"actor_rollout_ref.{section}" for section in ("actor", "model", "rollout", "ref"))
+FSDP, BUDGET, SHARE = f"{A}.fsdp_config", f"{A}.ppo_max_token_len_per_gpu", f"{R}.gpu_memory_utilization"
+LOG_PROB, ULYSSES = f"{R}.log_prob_micro_batch_size_per_gpu", "fsdp_config.ulysses_sequence_parallel_size"
+TENSOR, NO_SYNC = f"{A}.megatron.tensor_model_parallel_size", f"{FSDP}.use_no_sync_for_gradient_accumulation"
+FULL, FIXED = {f"{A}.use_dynamic_bsz": True, f"{R}.n": 8}, {f"{A}.ppo_micro_batch_size_per_gpu": 4}
+OFFLOADED = {f"{FSDP}.{name}_offload": True for name in ("param", "optimizer")}
+CRITIC = {**FULL, "critic.enable": True}
+MEGATRON, EXPERTS = {f"{A}.strategy": "megatron"}, {"model": "Qwen/Qwen3-30B-A3B", "gpus": 16}
+OLD, LARGE = {"version": (0, 8, 0)}, {"model": "Qwen/Qwen2.5-72B", "gpus": 64}
+#: Settings, others, the phase with the peak, and the setting that saves most.
+BEST = [
+    ({**FULL, f"{A}.entropy_coeff": 0.1, f"{A}.use_torch_compile": False}, {}, "update-forward", f"{M}.use_fused_kernels=True"),
+    ({**FULL, SHARE: 0.8, "data.max_response_length": 64, BUDGET: 600}, {}, "rollout", f"{SHARE}=0.2"),
+    ({**FULL, f"{M}.enable_gradient_checkpointing": False}, {}, "update-forward", f"{M}.enable_gradient_checkpointing=True"),
+    ({**FULL, **OFFLOADED, f"{M}.lora_rank": 8, BUDGET: 1024, SHARE: 0.3}, LARGE, "weight-sync", f"{R}.layered_summon=True {R}.load_format=safetensors"),
+    ({**FULL, f"{R}.free_cache_engine": False}, {}, "update-forward", f"{R}.free_cache_engine=True"),
+    ({**FULL, **OFFLOADED, BUDGET: 1024}, {"model": "Qwen/Qwen2.5-32B", **OLD}, "optimizer-step", f"{FSDP}.model_dtype=bfloat16"),
+]  # fmt: skip
+#: Settings, others, texts of overrides that are offered, and beginnings of some that are not.
+OFFERED = [
+    ({**FULL, BUDGET: 5000}, {}, [f"{BUDGET}=2500", f"{BUDGET}=1250", f"{BUDGET}=1024"], f"{BUDGET}=6"),  # down to one sequence
+    ({**FIXED, LOG_PROB: 4}, {}, [f"{A}.ppo_micro_batch_size_per_gpu=2 {LOG_PROB}=2"], LOG_PROB), ({**FIXED, LOG_PROB: 16}, {}, [f"{LOG_PROB}=8"], "x"),
+    # v0.9.0 keeps unsharded gradients between micro-batches, later versions have a switch.
+    (FULL, {}, [f"{BUDGET}=262144"], NO_SYNC), (FULL, OLD, [], f"{BUDGET}=262144"), ({**FULL, NO_SYNC: True}, {"version": (0, 10, 0)}, [f"{NO_SYNC}=False"], "x"),
+    (CRITIC, {}, ["critic.ppo_infer_max_token_len_per_gpu=262144", "critic.fsdp.param_offload=True"], "critic.model.fsdp"),
+    (CRITIC, {"version": (0, 5, 0)}, ["critic.model.fsdp_config.param_offload=True"], "critic.fsdp"),
+    # Ulysses divides one sequence, for the reference too, needs packed ones, and must divide 28 heads.
+    ({**FULL, f"{A}.use_kl_loss": True, "data.max_response_length": 3584, f"{M}.use_remove_padding": False}, {},
+     [f"{A}.{ULYSSES}=4 {REF}.{ULYSSES}=4 {M}.use_remove_padding=True {BUDGET}=1024"], f"{A}.{ULYSSES}=8"),
+    ({**FULL, SHARE: 0.25, f"{R}.tensor_model_parallel_size": 1}, {}, [], SHARE), ({**FULL, **OFFLOADED}, {}, [], f"{FSDP}.param"),  # not starved; on already
+    ({**MEGATRON, TENSOR: 2}, EXPERTS, [f"{TENSOR}=8", f"{A}.megatron.expert_model_parallel_size=16 {A}.megatron.expert_tensor_parallel_size=1"], f"{TENSOR}=2"),
+    (MEGATRON, EXPERTS, [f"{A}.megatron.param_offload=True"], f"{A}.megatron.tensor"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ask():
+    registries = EstimatorContext().registries
+
+    def ask(config, model="Qwen/Qwen2.5-7B", gpus=8, **others):
+        request = Request(model, {"algorithm.adv_estimator": "grpo", **config}, gpus, "H100", **others)
+        return estimate(request, registries)
+
+    return ask
+
+
+@pytest.mark.parametrize(("settings", "others", "phase", "setting"), BEST)
+def test_the_setting_that_saves_most(ask, settings, others, phase, setting):
+    own = ask(settings, **others)
+    best, every = suggestions.best_suggestion(own), suggestions.suggestions(own)
+    assert (own.peak_phase.name, best.setting) == (phase, setting)
+    saves = [each.saves for each in every]
+    assert 0.01 * own.peak < min(saves) <= max(saves) == best.saves == pytest.approx(own.peak - best.peak)
+
+
+@pytest.mark.parametrize(("settings", "others", "offered", "missing"), OFFERED)
+def test_settings_that_are_offered(ask, settings, others, offered, missing):
+    steps = [step for relief in suggestions.reliefs(ask(settings, **others)) for step in relief.steps]
+    found = [*map(suggestions.override_text, steps)]
+    assert ({*offered} - {*found}, [text for text in found if text.startswith(missing)]) == (set(), [])
+
+
+def test_costs_and_caveats(ask):
+    reliefs = suggestions.reliefs(ask({**FULL, f"{A}.strategy": "fsdp2"}))
+    costs = {next(iter(relief.steps[0])): (relief.cost, relief.caveat) for relief in reliefs}
+    host, free = suggestions.FILLS_HOST, {f"{M}.use_fused_kernels": ("none", "")}
+    offloads = {f"{FSDP}.offload_policy": ("much", host), f"{FSDP}.param_offload": ("little", host)}
+    assert {**offloads, **free, f"{FSDP}.model_dtype": ("none", suggestions.ROUNDS)}.items() <= costs.items()

@@ -1,0 +1,168 @@
+"""The peak, both ends of its range, the verdict and host memory compared with sums by hand; Qwen2.5-7B."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+from qwen_7b import ADAPTERS, EXPERTS, HEAD, KL, LAYERS, NEW, OTHERS, ROUTED, V08, H, P, U
+
+from sphinx_verl_resources.memory.estimate import PhasesEstimate, error_of, largest_that_fits, likeness
+from sphinx_verl_resources.memory.phases import Phase
+from sphinx_verl_resources.units import GIB
+
+#: In GiB, outside PyTorch and the engine 2 each: a phase of the training process, and one with the engine awake.
+UPDATE = Phase("update-forward", (), (), (), 10 * GIB, 0, 12 * GIB)
+ROLLOUT = Phase("rollout", (), (), (), 2 * GIB, 20 * GIB, 24 * GIB)
+
+
+def estimate_of(error, capacity=None, least=(ROLLOUT, UPDATE), **others):
+    kind = type("Estimate", (PhasesEstimate,), others)
+    return kind((ROLLOUT, UPDATE), least, "fsdp", error, capacity, 3 * GIB)
+
+
+#: Training process ± error, engine + 1 % and - 8 %, outside + 2 and - 1 GiB; the widest phase at each end.
+RULE = [
+    (0.5, (ROLLOUT, UPDATE), 24 - 1 - 1.6 - 1, 24 + 1 + 0.2 + 2),
+    (1.6, (ROLLOUT, UPDATE), 24 - 3.2 - 1.6 - 1, 12 + 16 + 2),
+    (0.5, (UPDATE,), 12 - 5 - 1, 24 + 1 + 0.2 + 2),
+]
+
+
+@pytest.mark.parametrize(("error", "least", "low", "high"), RULE)
+def test_range_rule_at_both_ends(error, least, low, high):
+    found = estimate_of(error, least=least)
+    assert (found.low / GIB, found.high / GIB) == pytest.approx((low, high))
+    assert (found.peak, found.peak_phase) == (24 * GIB, ROLLOUT)
+    # PyTorch counts neither the engine nor what is outside, but an engine's pool in the training process.
+    assert found.torch_peak == (3 + 10) * GIB
+    assert [end / GIB for end in found.torch_peak_range] == pytest.approx([13 - 10 * error, 13 + 10 * error])
+    assert found.of_phase("update-forward").high / GIB == pytest.approx(12 + 10 * error + 2)
+    assert found.of_phase("critic-values") is found
+
+
+LOW, HIGH = estimate_of(0.5).low, estimate_of(0.5).high
+LENGTHS_DECIDE, UNREAD = {"fits_up_to_tokens": 100}, {"undecided": ("a setting",)}
+VERDICTS = [
+    (HIGH, {}, "fits"), (HIGH - 1, {}, "borderline"), (LOW, {}, "borderline"), (LOW - 1, {}, "does-not-fit"),
+    (HIGH - 1, LENGTHS_DECIDE, "depends-on-lengths"), (LOW - 1, LENGTHS_DECIDE, "does-not-fit"),
+    (LOW - 1, {"ran": True}, "borderline"), (None, {}, "unknown"), (HIGH, UNREAD, "unknown"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("capacity", "others", "verdict"), VERDICTS)
+def test_verdicts(capacity, others, verdict):
+    found = estimate_of(0.5, capacity, **others)
+    assert (found.verdict, found.fits) == (verdict, verdict == "fits")
+
+
+def test_an_unknown_error_is_the_worst_known():
+    class Errors(dict):
+        def __iter__(self):
+            return iter(self.values())
+
+    errors = Errors({name: SimpleNamespace(error=error) for name, error in (("fsdp", 0.1), ("other", 0.4))})
+    found = [error_of(name, SimpleNamespace(accuracy=errors)) for name in ("fsdp", "other", "new")]
+    assert found == [0.1, 0.4, 0.4]
+    assert error_of("fsdp", SimpleNamespace(accuracy=Errors())) == 1.0
+
+
+KINDS = [
+    ({"version": (0, 7, 1)}, "fsdp"), ({"model.lora_rank": 8}, "fsdp-today"), ({"framework": "EasyR1"}, "easyr1"),
+    ({"actor.strategy": "megatron", **EXPERTS}, "megatron"), ({"algorithm.adv_estimator": "gae"}, "other"),
+    (EXPERTS, "other"), ({"model": "Qwen/Qwen2.5-VL-7B-Instruct"}, "other"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "kind"), KINDS)
+def test_kinds(ask, settings, kind):
+    found = ask({"version": V08, **settings})
+    alike = (found.settings.version >= V08, "model.lora_rank" in settings, found.shape.expert_parameters > 0)
+    assert (found.kind, likeness(found)) == (kind, alike)
+
+
+FOUR = {"actor.ppo_micro_batch_size_per_gpu": 4, "model.use_remove_padding": True}
+SEEN = {"prompt_length_mean": 200, "response_length_mean": 400}
+INPUTS = 2 * H * LAYERS
+LENGTHS = [(SEEN, (600, 600 * (1 + 1 / math.sqrt(4)))), ({}, (0.24 * 1024, 1024))]
+
+
+def of_phase(phases, name):
+    return {part.key: part.size for phase in phases if phase.name == name for part in phase.trainer}
+
+
+@pytest.mark.parametrize(("observed", "lengths"), LENGTHS)
+def test_low_end_without_variation_of_lengths(ask, observed, lengths):
+    """At the low end all lengths are equal: the observed mean, or the shortest of real data."""
+    found = ask(FOUR, observed=observed)
+    inputs = [of_phase(phases, "update-forward")["layer-inputs"] for phases in (found.least, found.phases)]
+    assert inputs == pytest.approx([4 * length * INPUTS for length in lengths])
+
+
+def test_low_end_with_settings_that_a_source_leaves_open(ask):
+    """They may have been set: offloading and Megatron's recomputation. What it quotes holds."""
+    found = ask({**FOUR, "partial": True}, version=V08)
+    assert of_phase(found.phases, "rollout").keys() == {"weights", "optimizer-states"}
+    assert of_phase(found.least, "rollout") == {}
+    quoted = ask({**FOUR, "fsdp.param_offload": False, "partial": True}, version=V08)
+    assert of_phase(quoted.least, "rollout") == of_phase(found.phases, "rollout")
+    megatron = ask({**FOUR, "actor.strategy": "megatron", "partial": True}, version=V08)
+    assert "activations" in of_phase(megatron.phases, "update-backward")
+    assert "layer-inputs" in of_phase(megatron.least, "update-backward")
+
+
+LONG = {**FOUR, "data.max_response_length": 15_360, "data.max_prompt_length": 1024}
+LONG |= {"rollout.gpu_memory_utilization": 0.4}
+BATCH, SURE = "actor.ppo_micro_batch_size_per_gpu", {"prompt_length_mean": 1000, "response_length_mean": 9000}
+LONGEST = [(3, 0.24, "high"), (10, 0.24, "peak"), (12, 0, "high")]
+NO_MATTER = [(1, {}, "fits"), (256, {}, "does-not-fit"), (3, SURE, "borderline")]
+
+
+@pytest.mark.parametrize(("batch", "least", "figure"), LONGEST)
+def test_longest_sequences_that_fit(ask, batch, least, figure):
+    """Of the lengths of real data, with the whole range or at least the peak; or shorter ones."""
+    found = ask({**LONG, BATCH: batch})
+    tokens = found.fits_up_to_tokens
+    assert found.verdict == "depends-on-lengths"
+    assert least * 16_384 <= tokens < (1 if least else 0.24) * 16_384
+    ends = [getattr(found.with_mean(mean), figure) for mean in (tokens, tokens + 1)]
+    assert ends[0] <= found.capacity < ends[1]
+    assert [largest_that_fits(0, 9, limit.__ge__) for limit in range(9)] == [*range(9)]
+
+
+@pytest.mark.parametrize(("batch", "seen", "verdict"), NO_MATTER)
+def test_lengths_that_do_not_matter(ask, batch, seen, verdict):
+    found = ask({**LONG, BATCH: batch}, observed=seen)
+    assert (found.fits_up_to_tokens, found.verdict) == (None, verdict)
+
+
+PARAM, POLICY = {"fsdp.param_offload": True}, {"actor.strategy": "fsdp2", "fsdp.offload_policy": True}
+MEGATRON = {"actor.strategy": "megatron", "megatron.tp": 2, "megatron.pp": 2}
+OVERRIDE = "optim.override_optimizer_config.optimizer"
+ON_HOST = {**MEGATRON, f"{OVERRIDE}_cpu_offload": True, f"{OVERRIDE}_offload_fraction": 0.5}
+SPREAD = {**EXPERTS, "megatron.pp": 1, "megatron.ep": 4, "megatron.etp": 1}
+UNEVEN = {"transformer.num_layers_in_last_pipeline_stage": 24}
+#: Parameters on each GPU of the last of two stages, which has the head and the last norm; and of a rank with TP 2,
+#: EP 4 and a distributed optimizer on eight GPUs.
+STAGE, PER_RANK = (14 * U + HEAD + H) / 2, OTHERS / 2 / 4 + ROUTED / 4 / 2
+HOST = [
+    ({}, {}), ({**PARAM, "fsdp.model_dtype": "bf16"}, {"weights": 2 * P}), ({**PARAM, "gpus": 32}, {"weights": P}),
+    ({**PARAM, "fsdp.fsdp_size": 2}, {"weights": 4 * 4 * P}),  # four groups, each with a copy
+    ({"fsdp.optimizer_offload": True}, {"optimizer-states": 8 * P}), (KL, {"reference": 4 * P}),
+    ({"model.enable_activation_offload": True}, {"layer-inputs": 8 * 4 * 1024 * INPUTS}),
+    (POLICY, {"weights": 4 * P, "gradients": 4 * P, "optimizer-states": 8 * P}),
+    ({**PARAM, "model.lora_rank": 32}, {"weights": 4 * (P + ADAPTERS), "sleeping-weights": 8 * 2 * P / 2}),
+    ({"algorithm.adv_estimator": "gae", "critic.fsdp.param_offload": True}, {"critic-weights": 4 * (P - HEAD + H)}),
+    ({**MEGATRON, **UNEVEN, "megatron.param_offload": True}, {"weights": 8 * (24 * U + HEAD + H)}),  # fullest stage
+    ({**MEGATRON, **KL, "megatron.optimizer_offload": True}, {"optimizer-states": 8 * 12 * STAGE / 2}),
+    ({**ON_HOST, **SPREAD}, {"host-optimizer": 8 * 8 * PER_RANK}),
+    ({**ON_HOST, "megatron.use_distributed_optimizer": False}, {"host-optimizer": 8 * 8 * STAGE}),
+    ({**MEGATRON, **KL, "ref.megatron.param_offload": True}, {"reference": 8 * 2 * STAGE}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "expected"), HOST)
+def test_host_memory_of_a_node(ask, settings, expected):
+    found = ask({**FOUR, "version": NEW, **settings}).host
+    assert {part.key: part.size for part in found.components} == pytest.approx({**expected, "base": 20 * GIB})

@@ -1,0 +1,172 @@
+"""Problems of settings: keys of other releases and misspelt ones, wrong types; the releases that keys allow."""
+
+from __future__ import annotations
+
+import pytest
+
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.keys import key_problem, key_warnings, releases_of, settings_problems
+from sphinx_verl_resources.memory.recorded import version_of_run
+from sphinx_verl_resources.memory.request import Request
+from sphinx_verl_resources.memory.versions import CURRENT, LAST, version_of
+
+DATA = EstimatorContext()
+REGISTRIES = DATA.registries
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+SCHEDULER, WRAP = (
+    f"{ROLLOUT}.chat_scheduler",
+    f"{ACTOR}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap",
+)
+PAD, SUMMON, FORMER = (
+    f"{ACTOR}.pad_to_length",
+    f"{ROLLOUT}.layered_summon",
+    "critic.model.fsdp_config.param_offload",
+)
+OPEN = f"{ACTOR}.megatron.override_transformer_config"
+GONE, OWN = (
+    "; remove it, or correct the version",
+    "remove it, or add it to config_keys.yaml if it belongs to your own recipe",
+)
+#: Keys, versions, and the end of the message; empty for keys that the version reads.
+KEYS = [
+    (SCHEDULER, "0.4.0", ""),
+    (SCHEDULER, "0.5.0", f"verl v0.5.0 has no such key; v0.4.0 was the last release with it{GONE}"),
+    (PAD, "0.7.1", f"verl v0.7.1 has no such key; v0.9.0 is the first release with it{GONE}"),
+    (PAD, "0.8.0", ""),  # the main branch after it
+    (PAD, "99.0.0", ""),
+    (FORMER, "0.7.1", ""),
+    (FORMER, "0.8.0", "verl v0.8.0 has another name for this key; write 'critic.fsdp.param_offload'"),
+    ("critic.fsdp.param_offload", "0.4.0", ""),  # settings may use today's names
+    (WRAP, "0.9.0", ""),  # with a plus sign
+    (WRAP, "0.5.0", ""),
+    (f"{ROLLOUT}.engine_kwargs.vllm.any", "0.3.0", ""),
+    (f"{ROLLOUT}.engine_kwargs.vllm.max_model_len", "0.3.0", ""),
+    (f"{OPEN}.any.any", "0.9.0", ""),
+    (f"{ACTOR}.fsdp_config.turbo_config.distributed.expert_parallel_size", "0.5.0", ""),
+    (f"{OPEN}.recompute_granularty", "0.9.0", f"verl has no such key; did you mean '{OPEN}.recompute_granularity'?"),
+    ("model_engine", "0.9.0", ""),
+    ("engine", "0.9.0", ""),
+    ("model@actor", "0.9.0", ""),
+    (f"{ACTOR}.fsdp_config.mixed_precision.any", "0.9.0", ""),
+    (f"{ROLLOUT}.gpu_memory_utilisation", "0.9.0", f"verl has no such key; did you mean '{ROLLOUT}.gpu_memory_utilization'?"),
+    ("critic.optm.lr", "0.9.0", "verl has no such key; did you mean 'critic.optim.lr'?"),
+    ("actor_rollout_refs.rollouts.n", "0.9.0", f"verl has no such key; did you mean '{ROLLOUT}.n'?"),
+    ("rollout.response_length", "0.9.0", f"verl has no such key; did you mean '{ROLLOUT}.response_length'? If not, {OWN}"),
+    (f"{ACTOR}.fsdp.param_offload", "0.9.0", f"verl has no such key; did you mean '{ACTOR}.fsdp_config.param_offload'? If not, {OWN}"),
+    (WRAP.replace("actor.", "ref."), "0.9.0", f"verl has no such key; did you mean '{WRAP}'? If not, {OWN}"),
+    ("actor_rollout_ref.model.lora_dropout", "0.9.0", f"verl has no such key; {OWN}"),
+    ("servers.port", "0.9.0", f"verl has no such key; {OWN}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "version", "message"), KEYS)
+def test_the_name_of_a_setting(key, version, message):
+    problem = key_problem(key, version_of(version), REGISTRIES)
+    assert (problem.text if problem else "") == (message and f"{key}: {message}")
+    if problem:
+        sure = "did you mean" in message and "If not" not in message
+        assert (problem.code, problem.is_error) == (
+            "unknown_key" if sure else "config_key",
+            sure and OPEN not in key,
+        )
+
+
+MINI, BATCH = f"{ACTOR}.ppo_mini_batch_size", {"data.train_batch_size": 64}
+REJECTS = "verl rejects a mini-batch of {}, larger than data.train_batch_size, 64; correct one of the two"
+#: Settings and the message about the first.
+VALUES = [
+    ({"data.shuffle": "often"}, "expected true or false, got 'often'; correct it"),
+    ({"data.shuffle": 1}, "expected true or false, got '1'; correct it"),
+    ({"data.shuffle": "${x}"}, ""),
+    ({"data.shuffle": None}, ""),
+    ({"data.train_batch_size": True}, "expected a number, got 'True'; correct it"),
+    ({"data.train_batch_size": 0.5}, ""),
+    ({f"{ROLLOUT}.name": 7}, ""),
+    ({MINI: 65, **BATCH}, REJECTS.format(65)),
+    ({"critic.ppo_mini_batch_size": 1024, **BATCH}, REJECTS.format("1,024")),
+    ({MINI: 64, **BATCH}, ""),
+    ({MINI: 65, f"{ACTOR}.use_dynamic_bsz": True, **BATCH}, ""),
+    ({MINI: 65, "data.train_batch_size": "64"}, ""),
+]
+
+
+@pytest.mark.parametrize(("settings", "message"), VALUES)
+def test_the_value_of_a_setting(settings, message):
+    key = next(iter(settings))
+    said = [each.text for each in settings_problems(settings, CURRENT, REGISTRIES) if each.place.key == key]
+    assert said == ([f"{key}: {message}"] if message else [])
+
+
+WRONG = {
+    "data.max_respone_length": 1024,
+    "data.bananas": 1,
+    "data": {"shuffle": "often"},
+    "trainer.total_epochs": 15,
+}
+
+
+def test_an_estimate_warns_of_what_is_wrong_with_a_run():
+    problems = [*settings_problems(WRONG, CURRENT, REGISTRIES)]
+    assert [(each.code, each.is_error) for each in problems] == [
+        ("unknown_key", True),
+        ("config_key", False),
+        ("wrong_type", False),
+    ]
+    request = Request("Qwen/Qwen2.5-7B", WRONG, gpus=8, gpu="H100")
+    warnings = [each for each in estimate(request, REGISTRIES).warnings if each.place.key.startswith("data.")]
+    assert [(each.text, each.is_error) for each in warnings] == [(each.text, False) for each in problems]
+    assert [*key_warnings(request, REGISTRIES, problems)] == [], "they are noted already"
+    for other in (Request("a", WRONG, framework="EasyR1"), Request("a", {**WRONG, "optim.lr": 1e-5})):
+        assert [*key_warnings(other, REGISTRIES)] == []
+
+
+#: Keys, the first and last release that have all of them, and the number of reasons.
+RELEASES = [
+    ([], None),
+    (["data.train_batch_size", "own.key"], None),
+    ([SCHEDULER], ((0, 3, 0), (0, 4, 0), 2)),
+    ([SCHEDULER, PAD], None),  # they contradict each other
+    ([SUMMON, PAD], ((0, 8, 0), (0, 10, 0), 1)),
+    ([FORMER], ((0, 2, 0), (0, 7, 1), 1)),
+    (["critic.fsdp.param_offload"], None),
+    ([WRAP], None),
+    ([f"+{SCHEDULER}"], None),
+    ([f"{ACTOR}.use_fused_kernels"], None),  # scripts add it
+]
+
+
+@pytest.mark.parametrize(("keys", "expected"), RELEASES)
+def test_keys_bound_the_release(keys, expected):
+    found = releases_of(dict.fromkeys(keys), REGISTRIES)
+    assert (found and (*found[:2], len(found[2]))) == expected
+
+
+def test_the_reasons_are_sentences():
+    _, _, (reason,) = releases_of({"critic.model.fsdp_config": {"param_offload": True}}, REGISTRIES)
+    assert reason == f"{FORMER}: verl v0.8.0 has another name for this key"
+
+
+def test_recorded_runs_and_cases():
+    """Their keys exist, and allow the release that they ran with."""
+    pairs = [(run.settings, version_of_run(run)) for run in DATA.runs.values()]
+    pairs += [
+        (case.config or {}, version_of(case.version))
+        for case in DATA.cases.by_id.values()
+        if case.framework == "verl"
+    ]
+    assert len(pairs) > 100
+    bounds = [(releases_of(settings, REGISTRIES), version) for settings, version in pairs if version]
+    assert [
+        (bound, version) for bound, version in bounds if bound and not bound[0] <= version <= bound[1]
+    ] == []
+    assert sum(bound is not None for bound, _ in bounds) > 30
+    problems = [each for settings, _ in pairs for each in settings_problems(settings, CURRENT, REGISTRIES)]
+    assert [each.text for each in problems if each.code == "unknown_key"] == []
+
+
+def test_the_two_lists_of_keys_agree():
+    """People wrote one from the keys that decide memory, a script the other from all keys."""
+    judged = [(key, key_problem(key.name, LAST, REGISTRIES)) for key in REGISTRIES.config_keys]
+    assert [key.name for key, problem in judged if problem and key.status == "active"] == []
+    assert {problem.code for key, problem in judged if problem} == {"config_key"}

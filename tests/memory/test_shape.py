@@ -1,0 +1,129 @@
+"""Widths are those of traces, and adapters those that PEFT adds."""
+
+from __future__ import annotations
+
+import pytest
+from modules import module_at
+
+from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.shape import adapter_parameters, layer_sizes, shape_of
+
+ARCHITECTURES = EstimatorContext().architectures
+MOE, GATED, MIXTRAL = "Qwen/Qwen3-30B-A3B", "Qwen/Qwen1.5-MoE-A2.7B", "mistralai/Mixtral-8x7B-v0.1"
+DEEPSEEK, DENSE, GEMMA = "deepseek-ai/DeepSeek-V3", "Qwen/Qwen2.5-7B", "google/gemma-2-2b"
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
+
+
+def shape(name, **changes):
+    return shape_of(ARCHITECTURES.get(name).model_copy(update=changes))
+
+
+@pytest.fixture(scope="module")
+def oracle(request):
+    return module_at(request.config.rootpath / "tests" / "oracle" / "compare.py").Oracle()
+
+
+def test_widths_are_within_one_per_cent_of_the_traces(oracle):
+    compared = [item for case in oracle.traces["cases"] for item in oracle.step(case)]
+    assert {item.what for item in compared} == {"states", "activations", "loss"}
+    far = [item for item in compared if abs(item.deviation) > (0.01 if item.what == "activations" else 0.0)]
+    assert [item for item in far if item.what != "loss"] == []
+
+
+def test_traces_cover_what_the_widths_distinguish(oracle):
+    cases = oracle.traces["cases"]
+    models = {"Qwen2.5-7B", "Llama-3-8B", "Qwen3-8B", "Qwen3-30B-A3B", "Qwen1.5-MoE-A2.7B", "Gemma-2-2B"}
+    assert models <= {case["architecture"] for case in cases}
+    with_experts = [case for case in cases if "A3B" in case["id"] or "MoE" in case["id"]]
+    for group in (cases, with_experts):
+        assert {case["recompute"] for case in group if case["gradients"]} == {"full", "none"}
+        assert any(case["lora_rank"] for case in group)
+        assert any(not case["gradients"] for case in group)
+    assert {case["gradients"] for case in cases if case["loss"] == "value"} == {True, False}
+
+
+# Bytes per token: live in the backward pass, kept for it, and without gradients.
+@pytest.mark.parametrize(
+    ("name", "adapted", "expected"),
+    [
+        (DENSE, None, (308_336, 225_392, 142_336)),
+        (DENSE, "all-linear", (389_232, 239_728, 142_336)),
+        (DENSE, ("q_proj", "gate_proj"), (389_232, 239_728, 142_336)),
+        (DENSE, ATTENTION, (308_336, 187_504, 142_336)),
+        (MOE, None, (296_720, 194_320, 147_456)),
+        (MOE, "all-linear", (254_736, 144_144, 147_456)),  # only attention is adapted
+        (MOE, ATTENTION, (254_736, 144_144, 147_456)),
+        (GATED, None, (233_776, 176_432, 86_016)),
+        (GATED, "all-linear", (218_416, 156_976, 86_016)),
+        (GATED, ATTENTION, (198_960, 137_520, 86_016)),
+        (MIXTRAL, None, (454_816, 348_320, 278_528)),  # wide experts: their activation is the largest
+        (MIXTRAL, "all-linear", (438_432, 274_592, 278_528)),
+        (MIXTRAL, ("q_proj",), (438_432, 274_592, 278_528)),
+        (DEEPSEEK, None, (1_015_296, 656_896, 516_096)),
+        (GEMMA, None, (210_464, 168_992, 73_728)),
+        (GEMMA, "all-linear", (237_600, 177_696, 73_728)),
+        (GEMMA, ATTENTION, (191_520, 150_048, 73_728)),
+    ],
+)
+def test_widths(name, adapted, expected):
+    found = shape(name)
+    assert (*found.backward(adapted), found.forward) == expected
+
+
+def test_a_wide_mlp_with_four_norms_and_uneven_experts():
+    assert shape(GEMMA, intermediate_size=8 * 2304).backward()[0] == 126 * 2304 + 4 * 2048 + 4 * 1024 + 4 * 8
+    even, uneven = (shape_of(ARCHITECTURES.get(MOE), imbalance).forward for imbalance in (1.0, 1.5))
+    assert (even, uneven) == (8 * 2048 * 9, 8 * 2048 * 13)
+
+
+def test_evidence_and_counts():
+    found = [shape(DENSE), shape(MOE), shape(DEEPSEEK, moe=None), shape("Qwen/Qwen2.5-VL-7B-Instruct")]
+    assert [one.evidence for one in found] == ["measured", "assumed", "assumed", "assumed"]
+    with_experts = [
+        [experts for experts, _ in layer_sizes(one.architecture, 1)] for one in (*found, shape(DEEPSEEK))
+    ]
+    assert with_experts == [[False], [True], [False], [False], [False, True]]
+    found = shape(DENSE)
+    assert found.critic_parameters == found.parameters - found.head + found.hidden
+    assert shape("Qwen/Qwen2.5-0.5B").head == 151_936 * 896  # the embedding
+    assert shape(DEEPSEEK).expert_parameters == 58 * 256 * 3 * 7168 * 2048
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "targets", "expected"),
+    [
+        (DENSE, 32, "all-linear", 80_740_352),
+        (DENSE, 0, "all-linear", 0),
+        (DENSE, 8, (), 0),
+        (DENSE, 1, ("lm_head", "embed_tokens"), 2 * (3584 + 152_064)),
+        (DENSE, 1, ("q_proj", "q_proj", "w1"), 28 * (3584 + 3584)),  # it has no w1
+        # PEFT prints this for rank 16 on q, k, v and o of Llama 3 8B.
+        ("meta-llama/Meta-Llama-3-8B", 16, ATTENTION, 13_631_488),
+        ("microsoft/phi-4", 1, ("qkv_proj",), 40 * (5120 + 7680)),
+        ("microsoft/phi-4", 1, ("q_proj", "gate_proj"), 0),
+        (DEEPSEEK, 1, ("q_a_proj", "q_b_proj"), 61 * (7168 + 1536 + 1536 + 128 * 192)),
+        (DEEPSEEK, 1, ("kv_a_proj_with_mqa", "kv_b_proj"), 61 * (7168 + 576 + 512 + 128 * 256)),
+        ("moonshotai/Moonlight-16B-A3B", 1, ("q_proj",), 27 * (2048 + 16 * 192)),
+        ("Qwen/Qwen3.5-122B-A10B", 1, ("out_proj",), 36 * (8192 + 3072)),
+        ("Qwen/Qwen3.5-122B-A10B", 1, ("in_proj_a",), 36 * (3072 + 64)),
+        # A name counts in the vision tower as well.
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 1, ("gate_proj",), 28 * (3584 + 18_944) + 32 * (1280 + 3420)),
+        # Routed experts and routers get no adapters: transformers 5 keeps them as bare tensors.
+        (MOE, 1, "all-linear", 48 * (2 * (2048 + 4096) + 2 * (2048 + 512))),
+        (MOE, 1, ("gate", "gate_proj", "up_proj", "down_proj"), 0),
+        (MIXTRAL, 1, ("w1", "w2", "w3"), 0),
+        (DEEPSEEK, 1, ("down_proj",), 3 * (18_432 + 7168) + 58 * (2048 + 7168)),
+        (GATED, 1, "all-linear", 24 * (4 * 2 * 2048 + 3 * (2048 + 5632) + 2048 + 1)),
+    ],
+)  # fmt: skip
+def test_adapters(name, rank, targets, expected):
+    assert adapter_parameters(shape(name), rank, targets) == expected
+
+
+@pytest.mark.parametrize("entry", list(ARCHITECTURES), ids=lambda entry: entry.name)
+def test_all_linear_is_every_module_but_the_ends(entry):
+    found = shape_of(entry)
+    names = tuple(name for name in found.modules if name not in {"lm_head", "embed_tokens"})
+    assert adapter_parameters(found, 8, names) == adapter_parameters(found, 8)
+    without = shape_of(entry.model_copy(update={"vision": None}))
+    assert (adapter_parameters(found, 8) > adapter_parameters(without, 8)) == (entry.vision is not None)
