@@ -13,7 +13,7 @@ from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.settings import MODELLED
 from sphinx_verl_resources.memory.shape import DENSE, EXPERTS, FOUR_NORMS, LORA, LORA_ON_ATTENTION, SYMBOLS
 from sphinx_verl_resources.memory.tasks import TASKS
-from sphinx_verl_resources.nodes import Cell, empty_table, table_group
+from sphinx_verl_resources.nodes import NOTES_CLASS, Cell, empty_table, table_group
 from sphinx_verl_resources.units import GIB, MIB, share, short_number
 
 if TYPE_CHECKING:
@@ -59,26 +59,22 @@ def _number(value: float, size: bool) -> str:
     return short_number(round(value / GIB, 3) if size else float(value))
 
 
-class Errors(EstimatorTable):
+class Errors(SphinxDirective):
     """``.. docs-errors::``: the errors by kind of run, and how they were measured."""
 
-    headings = (
-        "Kind", "What was compared", "Cases (set-ups, sources)", "Mean error", "Worst", "Needed more",
-        "Error of the range", "Inside ranges from other sources",
-    )  # fmt: skip
-
-    def rows(self) -> Iterable[Sequence[str]]:
+    def run(self) -> list[nodes.Node]:
+        items = nodes.bullet_list()
         for kind in EstimatorContext().accuracy:
-            yield (
-                kind.name,
-                kind.compared,
-                f"{kind.cases} ({kind.setups}, {kind.sources})",
-                share(kind.mean_error),
-                share(kind.worst_error),
-                f"{kind.needed_more} of {kind.cases}",
-                f"{share(kind.error)}{', of all kinds' if kind.pooled else ''}",
-                share(kind.inside),
+            of_all = ", the error of all kinds" if kind.pooled else ""
+            text = (
+                f": {kind.compared}. {kind.cases} cases ({kind.setups} set-ups, {kind.sources} sources) are "
+                f"{share(kind.mean_error)} off on average and {share(kind.worst_error)} at most; "
+                f"{kind.needed_more} needed more than computed. The range allows for "
+                f"{share(kind.error)}{of_all}; {share(kind.inside)} are inside ranges from other sources."
             )
+            name = nodes.strong("", kind.name)
+            items += nodes.list_item("", nodes.paragraph("", "", name, nodes.Text(text)))
+        return [items]
 
 
 class Widths(EstimatorTable):
@@ -139,7 +135,7 @@ class Unmodelled(SphinxDirective):
             and key.name not in MODELLED
             and key.status in {"active", "deprecated"}
         ]
-        return [nodes.bullet_list("", *items)]
+        return [nodes.bullet_list("", *items, classes=[NOTES_CLASS])]  # its long words break
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -24,7 +24,6 @@ BEST = [
     ({**FULL, SHARE: 0.8, "data.max_response_length": 64, BUDGET: 600}, {}, "rollout", f"{SHARE}=0.2"),
     ({**FULL, f"{M}.enable_gradient_checkpointing": False}, {}, "update-forward", f"{M}.enable_gradient_checkpointing=True"),
     ({**FULL, **OFFLOADED, f"{M}.lora_rank": 8, BUDGET: 1024, SHARE: 0.3}, LARGE, "weight-sync", f"{R}.layered_summon=True {R}.load_format=safetensors"),
-    ({**FULL, f"{R}.free_cache_engine": False}, {}, "update-forward", f"{R}.free_cache_engine=True"),
     ({**FULL, **OFFLOADED, BUDGET: 1024}, {"model": "Qwen/Qwen2.5-32B", **OLD}, "optimizer-step", f"{FSDP}.model_dtype=bfloat16"),
 ]  # fmt: skip
 #: Settings, others, texts of overrides that are offered, and beginnings of some that are not.
@@ -38,7 +37,8 @@ OFFERED = [
     # Ulysses divides one sequence, for the reference too, needs packed ones, and must divide 28 heads.
     ({**FULL, f"{A}.use_kl_loss": True, "data.max_response_length": 3584, f"{M}.use_remove_padding": False}, {},
      [f"{A}.{ULYSSES}=4 {REF}.{ULYSSES}=4 {M}.use_remove_padding=True {BUDGET}=1024"], f"{A}.{ULYSSES}=8"),
-    ({**FULL, SHARE: 0.25, f"{R}.tensor_model_parallel_size": 1}, {}, [], SHARE), ({**FULL, **OFFLOADED}, {}, [], f"{FSDP}.param"),  # not starved; on already
+    ({**FULL, SHARE: 0.35, f"{R}.tensor_model_parallel_size": 1, "data.max_response_length": 100_000}, {}, [], SHARE),  # an engine that holds one sequence
+    ({**FULL, **OFFLOADED}, {}, [], f"{FSDP}.param"), ({**FULL, BUDGET: 262_144}, {}, [], f"{BUDGET}=262144"),
     ({**MEGATRON, TENSOR: 2}, EXPERTS, [f"{TENSOR}=8", f"{A}.megatron.expert_model_parallel_size=16 {A}.megatron.expert_tensor_parallel_size=1"], f"{TENSOR}=2"),
     (MEGATRON, EXPERTS, [f"{A}.megatron.param_offload=True"], f"{A}.megatron.tensor"),
 ]  # fmt: skip

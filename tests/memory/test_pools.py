@@ -51,3 +51,5 @@ def test_asynchronous_trainers(registries):
         assert (found.sequences, found.actor.mini_batch, found.old_log_prob) == (4 * 32 * 16, 32 * 16, True)
     tensor = {**POOL, "trainer.n_gpus_per_node": 6, f"{ROLLOUT}.tensor_model_parallel_size": 4}
     assert read(registries, tensor).rollout.tensor == 4
+    follows = {**SEPARATE, f"{ROLLOUT}.nnodes": 3, "trainer.n_gpus_per_node": 4}
+    assert read(registries, follows).other_gpus == 12

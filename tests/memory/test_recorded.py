@@ -11,7 +11,7 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.memory import recorded
 from sphinx_verl_resources.memory.cases import Case
 from sphinx_verl_resources.memory.request import ACTOR, ROLLOUT, Request
-from sphinx_verl_resources.memory.tasks import SAVING, TASKS, fitted
+from sphinx_verl_resources.memory.tasks import SAVING, fitted
 from sphinx_verl_resources.memory.versions import CURRENT, DOCUMENTED, OBSERVED
 from sphinx_verl_resources.records import Run
 
@@ -69,14 +69,6 @@ def test_settings_that_a_source_does_not_quote_lower_the_low_end(registries):
     assert (quoted.peak, quoted.high, quoted.low < whole.low) == (whole.peak, whole.high, True)
 
 
-def test_easyr1_has_a_mode_for_its_data_type(registries):
-    """Its optimizer has Kahan's buffer, and its counter leaves the pool out."""
-    config = CONFIG | {"easyr1.dtype": "bf16 with adamw_bf16"}
-    found = recorded.estimate_case(case(config=config, framework="EasyR1", outcome="fits"), registries)
-    assert (found.settings.actor.fsdp.parameter_bytes, found.settings.actor.moments) == (2, 6)
-    assert found.torch_peak == max(phase.counted for phase in found.phases)
-
-
 def test_a_run_as_a_request(registries):
     found = recorded.request_of_run(run(), registries)
     of_run = Request("Qwen/Qwen2.5-7B", CONFIG, 8, "H100", None, DOCUMENTED, {}, "fsdp", "sglang", "GRPO")
@@ -122,5 +114,3 @@ def test_settings_that_follow_from_the_gpus_and_the_lengths(registries):
     assert {**follow, **dict.fromkeys(budgets, 3512)}.items() <= fitted(asked, registries).config.items()
     own = {BUDGET: 9000, NODES: 3}
     assert own.items() <= fitted(asked.having(own), registries).config.items()
-    responses = [(task, TASKS[task].get(f"{ROLLOUT}.n", 1)) for task in TASKS]
-    assert responses == [("GRPO", 5), ("GRPO-LoRA", 5), ("PPO", 1), ("DAPO", 16)]

@@ -52,7 +52,7 @@ def test_settings_of_a_fork_or_of_the_sft_trainer_make_the_verdict_unknown(regis
 SAME = {f"actor_rollout_ref.{role}.megatron.tensor_model_parallel_size": 2 for role in ("actor", "ref")}
 #: Settings, and a part of the only reason.
 UNSUPPORTED = [
-    ({f"{A}.fsdp_config.mixed_precision": {"reduce_dtype": "bf16"}}, "fsdp_config.mixed_precision.reduce_dtype: not modelled"),
+    ({f"{A}.fsdp_config.mixed_precision": {"reduce_dtype": "bf16"}}, "mixed_precision.reduce_dtype: not modelled"), ({f"{A}.strategy": "fsdp2", f"{M}.use_liger": True}, "use_liger: not"),
     ({f"{A}.optim.optimizer": "SGD"}, "optim.optimizer: 'SGD' is not modelled; computed as Adam"), ({f"{A}.new": 1}, "new: its effect on memory is unknown"),
     ({"data.shuffle": False, f"{A}.fsdp_config.forward_prefetch": False, f"{R}.load_format": "safetensors"}, None), ({"reward_model.enable": False}, None),
     ({"reward_model.enable": True}, "enable: not modelled; the reward model's memory comes on top"), ({f"{R}.name": "hf"}, "computed as a share of the free memory"),

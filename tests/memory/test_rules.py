@@ -30,8 +30,7 @@ def test_gpus_and_impossible_settings(data, settings, count, nodes, task, key, t
     data.run("a", settings=settings, task=task, gpus=gpus)
     context = data.load()
     found = [problem for problem in run_problems(context.runs["a"], context.registries) if problem.is_error]
-    assert [problem.place.key for problem in found] == [key] * bool(key)
-    assert all(text in problem.message for problem in found)
+    assert [(problem.place.key, text in problem.message) for problem in found] == [(key, True)] * bool(key)
 
 
 #: A measured figure, its counter and a note, with vLLM in the training process on 79 GiB; the rules that report it.

@@ -20,6 +20,8 @@ MEGATRON, RECOMPUTE = {"actor.strategy": "megatron"}, "megatron.override_transfo
 AWARE, OPTIM = {**MEGATRON, "optim.use_precision_aware_optimizer": True}, "optim.override_optimizer_config"
 HYBRID, FRACTION = {**MEGATRON, f"{OPTIM}.optimizer_cpu_offload": True}, f"{OPTIM}.optimizer_offload_fraction"
 CHUNKED, EXPERTS = {"actor.entropy_from_logits_with_chunking": True}, "megatron.expert_model_parallel_size"
+FIRST = "megatron.override_transformer_config.num_layers_in_first_pipeline_stage"
+STAGES = {**MEGATRON, "megatron.pipeline_model_parallel_size": 4, FIRST: 25}
 TENSOR = "rollout.tensor_model_parallel_size"
 OLDER, NEWER = "actor.ulysses_sequence_parallel_size", "fsdp.ulysses_sequence_parallel_size"
 NODES, EACH = "trainer.nnodes", "trainer.n_gpus_per_node"
@@ -39,7 +41,7 @@ READ = {
     "actor.fsdp.shard": [({}, 8), ({"fsdp.fsdp_size": 2}, 2), ({"fsdp.fsdp_size": 8}, 8), ({"fsdp.fsdp_size": 16}, 8)],
     "actor.fsdp.reshards_root": [({"fsdp.fsdp_size": size}, size == 8) for size in (-1, 1, 8)], "actor.fsdp.reshard": [({"fsdp.reshard_after_forward": None}, True)],
     "actor.fsdp.ulysses": [({OLDER: 1, NEWER: 4}, 4), ({OLDER: 2, NEWER: 4}, 2)], "actor.checkpointing": [({"model.enable_gradient_checkpointing": None}, False)], "actor.fsdp.defers_sync": [({"fsdp.use_no_sync_for_gradient_accumulation": False}, False)],
-    "actor.moments": [({}, 8), ({"fsdp.model_dtype": "bf16"}, 4), ({"optim.optimizer": "AdamW8bit"}, 2), ({"optim.optimizer": "adamw_bf16"}, 12)],
+    "actor.moments": [({}, 8), ({"fsdp.model_dtype": "bf16"}, 4), ({"optim.optimizer": "AdamW8bit"}, 2), ({"optim.optimizer": "adamw_bf16"}, 12), ({"easyr1.dtype": "bf16 with adamw_bf16"}, 6)],
     "actor.step_copies": [({}, 1), ({"actor.strategy": "fsdp2"}, 0), *(({f"{OPTIM}.{key}": value}, 0) for key, value in (("fused", True), ("foreach", False)))],
     "actor.megatron.optimizer_bytes": [(MEGATRON, 12), (AWARE, 10), ({**AWARE, "@version": (0, 5, 0)}, 12), ({**AWARE, "optim.exp_avg_dtype": "bf16"}, 8),
                                        ({**HYBRID, FRACTION: 1}, 4), ({**HYBRID, **AWARE, FRACTION: 0.75}, 3)],
@@ -50,6 +52,7 @@ READ = {
     "actor.lora_rank": [({**MEGATRON, "model.lora.rank": 16}, 16), ({**MEGATRON, **LORA}, 0), (LORA, 8)], "entropy_recomputed": [({"actor.entropy_checkpointing": True}, True)],
     "computes_entropy": [({}, False), ({"@version": (0, 3, 0)}, True), ({"actor.calculate_entropy": True}, True), ({"actor.entropy_coeff": 0.1, "@framework": "EasyR1"}, False)],
     "entropy_chunk": [({}, 0), (CHUNKED, 2048), *(({**CHUNKED, f"{of}.entropy_from_logits_chunk_size": 512}, 512) for of in ("fsdp", "megatron"))],
+    "counter_leaves_pool_out": [({"@version": (0, 4, 0), "@framework": name}, name == "EasyR1") for name in ("verl", "EasyR1")], "actor.megatron.first_layers": [(STAGES, 25)],
     "compiled_entropy": [({}, True), ({"fsdp.use_torch_compile": False}, False), ({"actor.use_torch_compile": False}, False)],
     "unstated": [({}, set()), ({"@partial": True}, {"padding", "length", "recompute", "offload"}),
                  ({"@partial": True, "fsdp.param_offload": True, "rollout.max_model_len": 9}, {"padding", "recompute"})],
@@ -104,8 +107,7 @@ ERRORS = [
     ({"fsdp.param_offload": "yes"}, "fsdp_config.param_offload", "expected true or false, got 'yes'"), ({"model.target_modules": 7}, "model.target_modules", "or a list"),
     ({"fsdp.model_dtype": "f23"}, "fsdp_config.model_dtype", "unknown value 'f23'"), ({"actor.strategy": "megatrom"}, "actor.strategy", "did you mean 'megatron'"),
     ({**UNSIZED, "actor.ppo_micro_batch_size": 4}, "actor.ppo_micro_batch_size", "fewer than one for each of 8"),
-    ({**MEGATRON, "megatron.pipeline_model_parallel_size": 4, "megatron.override_transformer_config.num_layers_in_first_pipeline_stage": 26},
-     "megatron.pipeline_model_parallel_size", "28 layers cannot be divided this way among 4 stages"),
+    ({**STAGES, FIRST: 26}, "megatron.pipeline_model_parallel_size", "28 layers cannot be divided this way among 4 stages"),
     ({EXPERTS: 3, "@model": "Qwen/Qwen3-30B-A3B", "@gpus": 12}, EXPERTS, "3 does not divide the model's 128 experts"),
 ]  # fmt: skip
 WARNINGS = [
@@ -132,6 +134,7 @@ def test_wrong_and_doubtful_settings(ask_of, settings, key, text):
 
 
 def test_capacity(ask, registries):
+    assert ask({"actor.ppo_micro_batch_size_per_gpu": 32}).warnings == ()
     assert ask(MICRO, gpu="H10").verdict == "unknown" != ask(MICRO).verdict
     of_80_gb = [ask(MICRO, gpu=gpu.name).capacity for gpu in registries.gpus if gpu.memory_gb == 80]
     assert ask(MICRO, gpu=None, memory_gb=80).capacity == min(of_80_gb) < max(of_80_gb)

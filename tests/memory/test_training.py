@@ -32,9 +32,7 @@ PARTS = [
     ({}, "optimizer-step", {**STATES, **STEP}), ({}, "update-backward", {**STATES, "gradients": P, "root-gradient": 6 * R}),  # in 16 and in 32 bits
     (LONG, "update-backward", {**STATES, "gathered-root": 2 * R, "gathered-layers": 2 * U, "root-gradient": 2 * V * H, "gradients": P, "working-set": WORKING * 2 * T}),
     ({**BF16, "sequence_length": 512}, "update-backward", {"": 0, "root-gradient": (6 + 4 / 4) * R}),  # and its shard in 32 bits
-    (NONE, "update-forward", {"": 0, "activations": LAYERS * SAVED * T + NORM, "layer-inputs": 0}),
-    (NONE, "update-backward", {"": 0, "activations": (LAYERS - 1) * SAVED * T, "working-set": WORKING * T}),
-    ({**NONE, "kernels": "torch.compile"}, "update-forward", {"": 0, "activations": 0.69 * LAYERS * SAVED * T + NORM}),
+    (NONE, "update-forward", {"": 0, "activations": LAYERS * SAVED * T + NORM, "layer-inputs": 0}), (NONE, "update-backward", {"": 0, "activations": (LAYERS - 1) * SAVED * T}),
     ({**LONG, "kernels": "liger"}, "update-backward", {"": 0, "working-set": (WORKING - 8 * H) * 2 * T}),
     # A frozen base, reentrant checkpointing and several GPUs: two bytes for each layer but two.
     (LORA, "update-backward", {"": 0, **OF_LORA, "working-set": (WITH_ADAPTERS + 2 * H * (LAYERS - 2)) * T, "root-gradient": 0}),
@@ -42,7 +40,6 @@ PARTS = [
     ({**LORA, **NONE}, "update-backward", {"": 0, "working-set": WITH_ADAPTERS * T}), ({"loss": "liger"}, "update-forward", {"": 0, "logits": 0}),
     (LORA, "optimizer-step", {**OF_LORA, "gradients": ADAPTERS, "step-buffer": ADAPTERS}),
     ({**LORA, "autocast": False}, "optimizer-step", {"": 0, "optimizer-states": ADAPTERS}), ({"loss": "chunked"}, "update-forward", {"": 0, "logits": 4 * T * V}),
-    ({"optimizer": "adamw-8bit"}, "optimizer-step", {"weights": P, "optimizer-states": P / 2, "gradients": P}),
 ]  # fmt: skip
 
 
@@ -70,10 +67,10 @@ def test_components(run, changes, name, parts):
 
 
 def test_overhead_and_verdicts(run):
-    one, several, many = run(gpus=1), run(), run(gpus=64, sequence_length=512)
+    one, several = run(gpus=1), run()
     outside = [sum(part.size for part in found.phases[-1].overhead) for found in (one, several)]
     assert outside == [CONTEXT.value, CONTEXT.value + COMMUNICATORS.value]
-    assert [found.verdict for found in (one, several, many)] == ["does-not-fit", "fits", "fits"]
+    assert (one.verdict, several.verdict) == ("does-not-fit", "fits")
     for key in ("sequence_length", "micro_batch_per_gpu", "parameter_dtype"):
         with pytest.raises(NoAnswerError, match=f"training.{key}"):
             run(**{key: "float8" if key == "parameter_dtype" else None})
