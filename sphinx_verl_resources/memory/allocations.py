@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .constants import Constant
 
-_OUTSIDE = {Category.ROLLOUT_ENGINE, Category.RUNTIME_OVERHEAD}
-
 
 class Kind(Enum):
     """A kind of allocation.
