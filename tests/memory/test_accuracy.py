@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+from themes import ROOT
 
 from sphinx_verl_resources.dataset import bundled_directory
 from sphinx_verl_resources.memory.accuracy import CASE_GROUPS
@@ -18,7 +19,7 @@ from sphinx_verl_resources.memory.recorded import RAN, estimate_run, figures
 from sphinx_verl_resources.units import GIB
 
 with pytest.MonkeyPatch.context() as patch:
-    patch.syspath_prepend(bundled_directory().path.parent / "tools")
+    patch.syspath_prepend(ROOT / "tools")
     from accuracy import accuracy_of, accuracy_text, error_for, summaries
     from training import score_any
 
