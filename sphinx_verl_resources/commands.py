@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import __version__, dataset, selection
 from .check import Check, open_repository
 from .diagnostics import NoAnswerError, capped, counted, one_line, printable
-from .memory import accuracy, architectures, cases
-from .memory.context import EstimatorContext
+from .memory import architectures, cases, registries
+from .memory.registries import EstimatorContext
 from .records import PAGE_COLUMNS, SIZES, Run
 from .registries import AnalysisFile, ConfigKeyFile, GpuFile
 from .selection import FILTERS
@@ -349,7 +349,7 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
 
 #: The model of each kind of file.
 MODELS: dict[str, type[Any]] = {
-    "accuracy": accuracy.AccuracyFile, "analysis": AnalysisFile,
+    "accuracy": registries.AccuracyFile, "analysis": AnalysisFile,
     "architectures": architectures.ArchitectureFile, "cases": cases.CaseFile, "config_keys": ConfigKeyFile,
     "gpus": GpuFile, "run": Run,
 }  # fmt: skip

@@ -50,7 +50,7 @@ ESTIMATE = "sphinx_ext.estimate:VerlEstimate"
 ROOMS = {
     "columns": "views.estimate:run_texts",
     "details": "views.run_details:details_of",
-    "data": "memory.context:EstimatorContext",
+    "data": "memory.registries:EstimatorContext",
     "form": "sphinx_ext.form:settle_forms",
 }
 STATIC = Path(__file__).parent / "static"

@@ -30,7 +30,7 @@ from sphinx_verl_resources import dataset
 from sphinx_verl_resources.dataset import configured_directory
 from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.intake.run_text import run_text as canonical_text
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.strict_yaml import read_yaml
 
 # The command line's tables are as wide as the terminal.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sphinx_verl_resources.intake.log import LogText
     from sphinx_verl_resources.intake.moves import Remedy
-    from sphinx_verl_resources.memory.context import EstimatorContext
+    from sphinx_verl_resources.memory.registries import EstimatorContext
 
 
 _DRIVER, _WORKER = "(TaskRunner pid=41) ", "(WorkerDict pid=57) "

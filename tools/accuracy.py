@@ -1,8 +1,9 @@
 """Write data/accuracy.yaml, the errors for each kind of run and the resulting ranges: ``make accuracy``.
 
 The error of a range is split-conformal: with n sources, the ⌈(n + 1) × 0.9⌉-th of the errors that were made,
-one vote a source. A kind with fewer than nine sources has too few for that; it gets the error of all kinds
-together.
+one vote a source, among the cases of a kind that are compared with the same figure: PyTorch's counter or the
+GPU's peak. A kind with fewer than nine sources has too few for that; it gets the error of all kinds together,
+and if these have too few, that of both figures together.
 """
 
 from __future__ import annotations
@@ -16,19 +17,17 @@ from typing import TYPE_CHECKING
 from training import score_any
 
 from sphinx_verl_resources.commands import given_data
-from sphinx_verl_resources.memory.accuracy import CASE_GROUPS, EASYR1, Accuracy, AccuracyPart
-from sphinx_verl_resources.memory.estimate import Estimate, likeness
+from sphinx_verl_resources.memory.registries import TRAINING, Accuracy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sphinx_verl_resources.memory.backtest import Score
     from sphinx_verl_resources.memory.cases import Case
-    from sphinx_verl_resources.memory.registries import Registries
+    from sphinx_verl_resources.memory.recorded import Score
+    from sphinx_verl_resources.memory.registries import EstimatorContext
 
 #: The share of sources that ranges should hold for, the fewest sources that give it, and the least error.
 COVERAGE, FEWEST, LEAST = 0.9, 9, 0.05
-_COUNTERS = {"counter": "PyTorch's counter", "peak": "the GPU's peak"}
 
 
 def error_for(scores: Iterable[Score]) -> float:
@@ -54,17 +53,19 @@ def summaries(scores: Iterable[Score]) -> tuple[Accuracy, ...]:
     """
     compared = [item for item in scores if item.case.is_scored and item.deviation is not None]
     sure = [item for item in compared if item.case.confidence != "low"]
-    kinds = {kind: [item for item in sure if item.group == kind] for kind in CASE_GROUPS}
-    return tuple(_summary(kind, own, sure) for kind, own in kinds.items() if own)
+    kinds: dict[str, list[Score]] = {}
+    for item in sorted(sure, key=lambda item: item.estimate.kind):
+        kinds.setdefault(item.estimate.kind, []).append(item)
+    return tuple(_summary(kind, own, sure) for kind, own in kinds.items())
 
 
 def _summary(kind: str, own: Sequence[Score], everything: Sequence[Score]) -> Accuracy:
-    sources = {source_of(item.case) for item in own}
-    pooled = len(sources) < FEWEST
-    voters = everything if pooled else own
+    voters = {of_torch: _voters(own, everything, of_torch) for of_torch in (False, True)}
     errors = [abs(item.deviation) for item in own]
-    without = {source: error_for(_others(voters, source)) for source in sources}
-    inside = [abs(item.observed / item.computed - 1) <= without[source_of(item.case)] for item in own]
+    without = [error_for(_others(voters[item.of_torch], source_of(item.case))) for item in own]
+    inside = [
+        abs(item.observed / item.computed - 1) <= error for item, error in zip(own, without, strict=True)
+    ]
     return Accuracy(
         name=kind,
         compared=_compared(own),
@@ -72,38 +73,36 @@ def _summary(kind: str, own: Sequence[Score], everything: Sequence[Score]) -> Ac
         setups=len(
             {(item.case.model, item.case.gpus.count, item.case.gpus.type, item.case.train) for item in own}
         ),
-        sources=len(sources),
+        sources=len(_sources(own)),
         mean_error=fmean(errors),
         worst_error=max(errors),
         needed_more=sum(item.observed > item.computed for item in own),
-        error=error_for(voters),
-        pooled=pooled,
+        error=error_for(voters[False]),
+        counter_error=error_for(voters[True]),
         inside=sum(inside) / len(own),
-        parts=_parts(own),
     )
 
 
-def _compared(scores: Iterable[Score]) -> str:
+def _voters(own: Sequence[Score], everything: Sequence[Score], of_torch: bool) -> Sequence[Score]:
+    """Return the cases whose errors give the range of a figure."""
+    pools = ([item for item in scores if item.of_torch == of_torch] for scores in (own, everything))
+    return next((pool for pool in pools if len(_sources(pool)) >= FEWEST), everything)
+
+
+def _sources(scores: Iterable[Score]) -> set[str]:
+    return {source_of(item.case) for item in scores}
+
+
+def _compared(scores: Sequence[Score]) -> str:
     """Return in words what ran, and which figures were compared."""
-    runs = {"reinforcement learning" if _has_engine(item) else "fine-tuning": None for item in scores}
-    figures = {_COUNTERS[item.figure]: None for item in scores}
-    return f"{' and '.join(runs)}; {' and '.join(figures)}"
+    runs = "fine-tuning" if scores[0].group == TRAINING else "reinforcement learning"
+    states = sorted({"with" if _offloads(item.case) else "without" for item in scores})
+    figures = {"PyTorch's counter" if item.of_torch else "the GPU's peak": None for item in scores}
+    return f"{runs}, {' and '.join(states)} offloading; {' and '.join(figures)}"
 
 
-def _has_engine(item: Score) -> bool:
-    return isinstance(item.estimate, Estimate) and not item.estimate.settings.trains_alone
-
-
-def _parts(scores: Iterable[Score]) -> tuple[AccuracyPart, ...]:
-    """Return the errors for groups of similar runs of verl."""
-    errors: dict[tuple[bool, bool, bool], list[float]] = {}
-    for item in scores:
-        if isinstance(item.estimate, Estimate) and item.group != EASYR1:
-            errors.setdefault(likeness(item.estimate), []).append(abs(item.deviation))
-    return tuple(
-        AccuracyPart(today=now, lora=lora, experts=moe, cases=len(found), mean_error=round(fmean(found), 3))
-        for (now, lora, moe), found in sorted(errors.items())
-    )
+def _offloads(case: Case) -> bool:
+    return any(key.endswith("offload") and value is True for key, value in (case.config or {}).items())
 
 
 def source_of(case: Case) -> str:
@@ -119,7 +118,7 @@ def _others(scores: Iterable[Score], source: str) -> list[Score]:
     return [item for item in scores if source_of(item.case) != source]
 
 
-def accuracy_of(cases: Iterable[Case], registries: Registries) -> tuple[Accuracy, ...]:
+def accuracy_of(cases: Iterable[Case], registries: EstimatorContext) -> tuple[Accuracy, ...]:
     """Return the record of accuracy that follows from the cases."""
     return tuple(map(_rounded, summaries([score_any(case, registries) for case in cases])))
 
@@ -141,13 +140,8 @@ def accuracy_text(entries: Iterable[Accuracy]) -> str:
     """Return the text of ``accuracy.yaml``, the same on every run."""
     lines = []
     for entry in entries:
-        values = {name: value for name, value in entry if value is not None and name != "parts"}
-        first, *others = (f"{name}: {_text(value)}" for name, value in values.items())
+        first, *others = (f"{name}: {_text(value)}" for name, value in entry)
         lines += [f"  - {first}", *(f"    {line}" for line in others)]
-        lines += ["    parts:"] if entry.parts else []
-        for part in entry.parts:
-            inner = ", ".join(f"{name}: {_text(value)}" for name, value in part)
-            lines.append(f"      - {{{inner}}}")
     return _HEAD + "\n".join(lines) + "\n"
 
 
@@ -159,4 +153,4 @@ if __name__ == "__main__":
     root = Path(__file__).resolve().parent.parent
     data = given_data([str(root / "data")])
     cases = data.cases.by_id.values()
-    (root / "data/accuracy.yaml").write_text(accuracy_text(accuracy_of(cases, data.registries)), "utf-8")
+    (root / "data/accuracy.yaml").write_text(accuracy_text(accuracy_of(cases, data)), "utf-8")

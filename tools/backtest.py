@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sphinx_verl_resources.memory.cases import Entry
-    from sphinx_verl_resources.memory.registries import Registries
+    from sphinx_verl_resources.memory.registries import EstimatorContext
 
 
-def results(entries: tuple[Entry, ...], registries: Registries) -> Iterator[dict[str, Any]]:
+def results(entries: tuple[Entry, ...], registries: EstimatorContext) -> Iterator[dict[str, Any]]:
     """Yield the result of each case, as ``verl-resources estimate`` prints it."""
     for entry in entries:
         if entry.case is None:
@@ -54,7 +54,7 @@ def main() -> int:
     except (UsageError, OSError) as error:
         parser.error(str(error))
     bad = report([*registry_problems(data), *cases.problems])
-    found = list(results(cases.entries, data.registries))
+    found = list(results(cases.entries, data))
     rows = ((item["id"], item["verdict"], str(item["peak_gib"]), item.get("error", "")) for item in found)
     table = plain_table("Case | Verdict | Peak GiB> | Problem", rows)
     sys.stdout.write(f"{json.dumps(found, indent=2) if options.format == 'json' else table}\n")

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 from training_records import Training
 
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.memory.accuracy import TRAINING
-from sphinx_verl_resources.memory.allocations import Kind, allocate, fixed, size_of
-from sphinx_verl_resources.memory.backtest import score, score_of
-from sphinx_verl_resources.memory.constants import COMMUNICATORS, CONTEXT, FRAGMENTATION
-from sphinx_verl_resources.memory.estimate import PhasesEstimate, error_of
+from sphinx_verl_resources.memory.allocations import (
+    COMMUNICATORS,
+    CONTEXT,
+    FRAGMENTATION,
+    Kind,
+    allocate,
+    fixed,
+    size_of,
+)
+from sphinx_verl_resources.memory.estimate import AnyEstimate, errors_of
 from sphinx_verl_resources.memory.phases import Phase
-from sphinx_verl_resources.memory.recorded import estimate_case
-from sphinx_verl_resources.memory.registries import capacity_of
+from sphinx_verl_resources.memory.recorded import estimate_case, score
+from sphinx_verl_resources.memory.registries import TRAINING, capacity_of
 from sphinx_verl_resources.memory.request import DATA_TYPES, error_at
 from sphinx_verl_resources.memory.shape import adapter_parameters
 from sphinx_verl_resources.validation import try_model
@@ -24,10 +29,9 @@ if TYPE_CHECKING:
 
     from sphinx_verl_resources.diagnostics import Diagnostic
     from sphinx_verl_resources.memory.allocations import Allocations
-    from sphinx_verl_resources.memory.backtest import Score
     from sphinx_verl_resources.memory.cases import Case
-    from sphinx_verl_resources.memory.estimate import AnyEstimate
-    from sphinx_verl_resources.memory.registries import Registries
+    from sphinx_verl_resources.memory.recorded import Score
+    from sphinx_verl_resources.memory.registries import EstimatorContext
     from sphinx_verl_resources.memory.shape import Shape, Targets
 
 #: Bytes per token and vocabulary entry. torch: counted: fp32 copy, shifted copy and softmax. fused: slopes of
@@ -38,7 +42,7 @@ LOSSES = {"torch": 12.0, "fused": 8.0, "chunked": 4.0}
 COMPILED = 0.69
 
 
-def estimate_any(case: Case, registries: Registries) -> AnyEstimate:
+def estimate_any(case: Case, registries: EstimatorContext) -> AnyEstimate:
     """Estimate a case of verl or of plain training.
 
     Raises:
@@ -55,14 +59,13 @@ def estimate_any(case: Case, registries: Registries) -> AnyEstimate:
     phases = training_phases(shape, run, case.gpus.count or 1)
     gpu = registries.gpus.get(case.gpus.type or "")
     capacity = capacity_of(gpu) if gpu else None
-    return PhasesEstimate(phases, phases, TRAINING, error_of(TRAINING, registries), capacity)
+    errors = errors_of(TRAINING, registries)
+    return AnyEstimate(phases=phases, kind=TRAINING, errors=errors, capacity=capacity)
 
 
-def score_any(case: Case, registries: Registries) -> Score:
+def score_any(case: Case, registries: EstimatorContext) -> Score:
     """Compare the estimate of a case of verl or of plain training with the observed value."""
-    if case.config is None:
-        return score_of(case, estimate_any(case, registries), "counter")
-    return score(case, registries)
+    return score(case, registries, estimate_any)
 
 
 def _problems(run: Training) -> Iterator[Diagnostic]:

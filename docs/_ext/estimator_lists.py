@@ -8,11 +8,12 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from sphinx_verl_resources.answer.candidates import ALWAYS
-from sphinx_verl_resources.memory import constants
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.answer.question import TASKS
+from sphinx_verl_resources.diagnostics import counted
+from sphinx_verl_resources.memory import allocations
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.settings import MODELLED
 from sphinx_verl_resources.memory.shape import DENSE, EXPERTS, FOUR_NORMS, LORA, LORA_ON_ATTENTION, SYMBOLS
-from sphinx_verl_resources.memory.tasks import TASKS
 from sphinx_verl_resources.nodes import NOTES_CLASS, Cell, empty_table, table_group
 from sphinx_verl_resources.units import GIB, MIB, share, short_number
 
@@ -43,7 +44,7 @@ class Constants(EstimatorTable):
     headings = ("Number", "Value", "Unit", "Evidence", "Source")
 
     def rows(self) -> Iterable[Sequence[str]]:
-        numbers = [item for item in vars(constants).values() if isinstance(item, constants.Constant)]
+        numbers = [item for item in vars(allocations).values() if isinstance(item, allocations.Constant)]
         for item in numbers:
             size = item.unit.startswith("bytes") and item.value >= MIB
             yield (
@@ -65,12 +66,13 @@ class Errors(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         items = nodes.bullet_list()
         for kind in EstimatorContext().accuracy:
-            of_all = ", the error of all kinds" if kind.pooled else ""
+            cases, setups = counted(kind.cases, "case"), counted(kind.setups, "set-up")
             text = (
-                f": {kind.compared}. {kind.cases} cases ({kind.setups} set-ups, {kind.sources} sources) are "
+                f": {kind.compared}. {cases} ({setups}, {counted(kind.sources, 'source')}): "
                 f"{share(kind.mean_error)} off on average and {share(kind.worst_error)} at most; "
-                f"{kind.needed_more} needed more than computed. The range allows for "
-                f"{share(kind.error)}{of_all}; {share(kind.inside)} are inside ranges from other sources."
+                f"{kind.needed_more} needed more than computed. The range allows for {share(kind.error)}, "
+                f"that of the counter for {share(kind.counter_error)}; {share(kind.inside)} are inside "
+                "ranges from other sources."
             )
             name = nodes.strong("", kind.name)
             items += nodes.list_item("", nodes.paragraph("", "", name, nodes.Text(text)))
@@ -125,7 +127,7 @@ class Unmodelled(SphinxDirective):
     """``.. docs-unmodelled::``: keys that change memory although no formula reads them."""
 
     def run(self) -> list[nodes.Node]:
-        registries = EstimatorContext().registries
+        registries = EstimatorContext()
         items = [
             nodes.list_item(
                 "", nodes.paragraph("", "", nodes.literal("", key.name), nodes.Text(f": {key.effect}"))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
 from ..memory.estimate import estimate
-from ..memory.pools import TRAINER_GPUS
-from ..memory.recorded import estimate_run, request_of_run
+from ..memory.recorded import estimate_run, fitted, request_of_run
 from ..memory.request import with_adapters
-from ..memory.tasks import LIMITS, fitted
+from ..memory.roles import LIMITS
+from ..memory.settings import TRAINER_GPUS
 from .changes import changes_for
 from .evidence import needs_of, runs_for, smallest_run, takes_no_more, trust_in
 from .layouts import Layout, best_of, largest_token_budget, longest_response
@@ -22,7 +22,7 @@ from .search import Searches, Tried
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..memory.context import EstimatorContext
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Request, Verdict
     from ..records import Run
     from .changes import Change
@@ -129,17 +129,17 @@ class Answer:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """The changes that make the run fit, in the order in which to try them; empty if it fits."""
-        return changes_for(self.best, self.data.registries)
+        return changes_for(self.best, self.data)
 
     @cached_property
     def largest_token_budget(self) -> int | None:
         """The largest micro-batch that fits, in tokens per GPU; None if not even one sequence fits."""
-        return largest_token_budget(self.best, self.data.registries)
+        return largest_token_budget(self.best, self.data)
 
     @cached_property
     def longest_response(self) -> int | None:
         """The longest response that fits, in tokens; None if not even a short one fits."""
-        return longest_response(self.best, self.data.registries)
+        return longest_response(self.best, self.data)
 
 
 class Answers:
@@ -151,11 +151,11 @@ class Answers:
     def __init__(self, question: Question, data: EstimatorContext) -> None:
         self._question, self._data = question, data
         self._asked = request_of(question)
-        self._searches = Searches(self._asked, data.registries)
+        self._searches = Searches(self._asked, data)
         #: Kept here, not in ``Searches``: they refer to the searches, and that would be a reference cycle.
         self._tried: dict[tuple[int | None, str | None], Tried] = {}
-        self._assumed = assumed(question, data.registries)
-        self._needs = needs_of(self._asked, data, data.registries)
+        self._assumed = assumed(question, data)
+        self._needs = needs_of(self._asked, data)
 
     def on(self, gpus: int | None, gpu: str | None) -> Answer:
         """Answer for a number of GPUs; ``gpu`` is a name in the registry.
@@ -163,7 +163,7 @@ class Answers:
         Raises:
             NoAnswerError: nothing can be estimated.
         """
-        registries = self._data.registries
+        registries = self._data
         request = replace(self._asked, gpus=gpus, gpu=gpu)
         tried = self._tried_on(gpus, gpu)
         if not tried.fit:
@@ -191,7 +191,7 @@ class Answers:
         return self._tried[gpus, gpu]
 
     def _needs_on(self, gpus: int | None, gpu: str | None) -> Needs | None:
-        return self._needs and self._needs.on(gpus, self._data.registries.gpus.get(gpu or ""))
+        return self._needs and self._needs.on(gpus, self._data.gpus.get(gpu or ""))
 
 
 def answer(question: Question, data: EstimatorContext) -> Answer:
@@ -200,7 +200,7 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     Raises:
         NoAnswerError: nothing can be estimated.
 
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> from sphinx_verl_resources.answer.question import Question
     >>> answer(Question("Qwen/Qwen2.5-7B", 8, "H100"), EstimatorContext()).verdict
     'fits'
@@ -247,9 +247,9 @@ def answer_settings(request: Request, data: EstimatorContext) -> Answer:
     Raises:
         NoAnswerError: the settings cannot be estimated.
     """
-    tried = _alone(Layout(request, estimate(request, data.registries)))
-    needs = needs_of(request, data, data.registries)
-    return Answer(request, data, tried, assumed_in(request, data.registries), needs)
+    tried = _alone(Layout(request, estimate(request, data)))
+    needs = needs_of(request, data)
+    return Answer(request, data, tried, assumed_in(request, data), needs)
 
 
 def answer_run(run: Run, data: EstimatorContext) -> Answer:
@@ -258,6 +258,6 @@ def answer_run(run: Run, data: EstimatorContext) -> Answer:
     Raises:
         NoAnswerError: its settings cannot be estimated.
     """
-    request = request_of_run(run, data.registries)
-    tried = _alone(Layout(request, estimate_run(run, data.registries)))
-    return Answer(request, data, tried, (), needs_of(request, data, data.registries), run)
+    request = request_of_run(run, data)
+    tried = _alone(Layout(request, estimate_run(run, data)))
+    return Answer(request, data, tried, (), needs_of(request, data), run)

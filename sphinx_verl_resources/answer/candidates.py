@@ -13,16 +13,16 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..memory.estimate import Estimate, attempt
-from ..memory.names import known_gpu
-from ..memory.registries import capacity_of
+from ..memory.recorded import BUDGETS, engine_size, fitted
+from ..memory.registries import capacity_of, known_gpu
 from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from ..memory.tasks import BUDGETS, MEGATRON_SAVING, SAVING, engine_size, fitted
 from .layouts import USUAL_BUDGET, Layout
+from .question import MEGATRON_SAVING, SAVING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Request
     from ..memory.settings import Settings
     from ..memory.shape import Shape
@@ -88,18 +88,18 @@ ALWAYS = {key: value for key, value in SAVING.items() if key not in _SEARCHED}
 _ALWAYS_WITH_MEGATRON = {key: value for key, value in MEGATRON_SAVING.items() if key not in _SEARCHED}
 
 
-def with_fsdp(asked: Request, registries: Registries) -> Candidates:
+def with_fsdp(asked: Request, registries: EstimatorContext) -> Candidates:
     """Return the candidates with FSDP; settings of the request are kept."""
     request = fitted(replace(asked, config={**ALWAYS, **asked.config}), registries)
     return Candidates(asked, [_Base(request)], _FSDP_LEVELS, registries)
 
 
-def with_megatron(asked: Request, registries: Registries) -> Candidates:
+def with_megatron(asked: Request, registries: EstimatorContext) -> Candidates:
     """Return the candidates with Megatron; settings of the request are kept."""
     return Candidates(asked, _megatron_bases(asked, registries), _MEGATRON_LEVELS, registries)
 
 
-def _megatron_bases(asked: Request, registries: Registries) -> list[_Base]:
+def _megatron_bases(asked: Request, registries: EstimatorContext) -> list[_Base]:
     """Return the run with each choice of Megatron's parallel sizes, in order of pipeline and tensor size.
 
     Sizes that do not divide the GPUs or the heads, or have more stages than layers, are left out.
@@ -201,7 +201,7 @@ class Candidates:
         asked: Request,
         bases: list[_Base],
         levels: tuple[Mapping[str, Any], ...],
-        registries: Registries,
+        registries: EstimatorContext,
     ) -> None:
         self.asked, self.bases, self._registries = asked, bases, registries
         self._engine = engine_size(asked, registries)
@@ -233,7 +233,7 @@ class Candidates:
         self.budgets: list[int | None] = [None]
         self.cheapest: list[int | None] = [None]
         if role.micro_batch.dynamic and not any(given.get(key) for key in BUDGETS):
-            least = math.ceil(settings.lengths.limit / role.sequence_sharers)
+            least = math.ceil(settings.lengths.limit / role.micro_batch.sharers)
             self.budgets = [*_budgets(least)]
             self.cheapest = [least, *_of_whole_mini_batch(settings, least)]
 
@@ -317,7 +317,7 @@ class Candidates:
         return replace(base, config={**base.config, **self._levels[place.level], **budgets})
 
 
-def _attempt(request: Request, registries: Registries) -> Estimate | None:
+def _attempt(request: Request, registries: EstimatorContext) -> Estimate | None:
     found = attempt(request, registries)
     return found if isinstance(found, Estimate) else None
 
@@ -335,8 +335,7 @@ def _of_whole_mini_batch(settings: Settings, least: int) -> Iterator[int]:
     With one micro-batch per mini-batch, FSDP keeps no unsharded gradients in verl v0.9.
     """
     role = settings.actor
-    sequences = min(role.mini_batch, settings.sequences) // role.ranks(settings.gpus)
-    tokens = math.ceil(sequences * settings.lengths.limit / role.sequence_sharers)
+    tokens = math.ceil(role.micro_batch.most * settings.lengths.limit / role.micro_batch.sharers)
     if role.backend != "megatron" and tokens > least:
         yield max(tokens, USUAL_BUDGET)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import NoAnswerError
 from ..memory.estimate import attempt
-from ..memory.pools import TRAINER_GPUS
-from ..memory.tasks import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
+from ..memory.recorded import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
+from ..memory.settings import TRAINER_GPUS
 from .command import as_arguments
 from .layouts import COUNTS, Layout
 from .suggestions import ROUNDS, Cost, reliefs
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..memory.estimate import Estimate
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Request, Verdict
     from .suggestions import Relief
 
@@ -76,7 +76,7 @@ class _Part(NamedTuple):
 _Parts = tuple[_Part, ...]
 
 
-def changes_for(layout: Layout, registries: Registries) -> tuple[Change, ...]:
+def changes_for(layout: Layout, registries: EstimatorContext) -> tuple[Change, ...]:
     """Return the changes that make a run fit, in the order in which to try them; empty if it fits.
 
     Single settings that suffice come first. If there are none, or only ones that cost much or change results,
@@ -136,7 +136,7 @@ class _Search:
         self,
         request: Request,
         found: Estimate,
-        registries: Registries,
+        registries: EstimatorContext,
         gpus: Mapping[str, Any] | None = None,
     ) -> None:
         self.request, self.found, self.registries, self.gpus = request, found, registries, gpus or {}

@@ -11,7 +11,7 @@ from ..texts import LAUNCHER, overrides
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.settings import Settings
     from ..memory.versions import Version
     from ..registries import ConfigKey
@@ -46,17 +46,17 @@ _TWINS = (
 )
 
 
-def command_of(layout: Layout, registries: Registries) -> str:
+def command_of(layout: Layout, registries: EstimatorContext) -> str:
     """Return the command, with one setting per line.
 
     The model, GPUs and all settings are those of the layout; the user must replace the data files.
 
     >>> from sphinx_verl_resources.answer.answer import answer
     >>> from sphinx_verl_resources.answer.question import Question
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> data = EstimatorContext()
     >>> found = answer(Question("Qwen/Qwen2.5-0.5B", 8, "H100"), data)
-    >>> command_of(found.best, data.registries).splitlines()[-1].strip()
+    >>> command_of(found.best, data).splitlines()[-1].strip()
     'trainer.logger=console'
     """
     return SEPARATOR.join(_words(layout, registries))
@@ -110,7 +110,7 @@ def _gpus(found: Settings) -> dict[str, int]:
     return {"trainer.nnodes": nodes, "trainer.n_gpus_per_node": -(-found.gpus // nodes)}
 
 
-def _words(layout: Layout, registries: Registries) -> Iterator[str]:
+def _words(layout: Layout, registries: EstimatorContext) -> Iterator[str]:
     settings, version = command_settings(layout), layout.request.version
     yield from launcher(version, settings, is_megatron=layout.is_megatron)
     data = {key: place for key, place in _PLACEHOLDERS.items() if key not in settings}
@@ -139,7 +139,9 @@ def launcher(version: Version, settings: Mapping[str, Any], *, is_megatron: bool
     return [f"{LAUNCHER} {_BEFORE}"] if version < _MODEL_ENGINE else [LAUNCHER, "model_engine=megatron"]
 
 
-def as_arguments(settings: Mapping[str, Any], version: Version, registries: Registries) -> tuple[str, ...]:
+def as_arguments(
+    settings: Mapping[str, Any], version: Version, registries: EstimatorContext
+) -> tuple[str, ...]:
     """Return settings as arguments of verl's launcher, under their names in a version of verl."""
     words = []
     for key, value in settings.items():
@@ -150,7 +152,7 @@ def as_arguments(settings: Mapping[str, Any], version: Version, registries: Regi
 
 
 @lru_cache(maxsize=4096)
-def _spelling(key: str, version: Version, registries: Registries) -> tuple[str, str]:
+def _spelling(key: str, version: Version, registries: EstimatorContext) -> tuple[str, str]:
     """Return Hydra's prefix for a key, and its name in a version of verl; cached for use in many commands."""
     return _plus(key, registries), registries.name_in(key, version) or key
 
@@ -161,7 +163,7 @@ def _rank(key: str) -> int:
     return next(found, len(_ORDER))
 
 
-def _plus(key: str, registries: Registries) -> str:
+def _plus(key: str, registries: EstimatorContext) -> str:
     """Return Hydra's prefix for a key that is missing in verl's composed configuration.
 
     An unrecorded key may exist or not: two plus signs work in both cases.

@@ -8,23 +8,19 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..diagnostics import NoAnswerError
-from ..memory.accuracy import MEGATRON
-from ..memory.estimate import estimate, likeness
-from ..memory.pools import gpu_of, training_gpus
+from ..memory.estimate import estimate
 from ..memory.reader import Reader
 from ..memory.recorded import request_of_run
 from ..memory.request import ACTOR, MODEL, ROLLOUT
-from ..memory.settings import element_bytes, has_critic
-from ..memory.tasks import LIMITS
+from ..memory.roles import LIMITS, has_critic
+from ..memory.settings import element_bytes, gpu_of, training_gpus
 from ..records import ADAPTER_RANKS, WORDS, family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..dataset import Dataset
-    from ..memory.context import EstimatorContext
     from ..memory.estimate import Estimate
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Request
     from ..records import Run
     from ..registries import Gpu
@@ -140,10 +136,10 @@ def takes_no_more(found: Estimate, evidence: Iterable[Run], data: EstimatorConte
     Such a run shows that the settings fit, even if the estimates are inaccurate.
     """
     for run in evidence:
-        if run.word == "claimed":
+        if run.word == "claimed" or not run.settings:
             continue
         try:
-            of_run = estimate(request_of_run(run, data.registries), data.registries)
+            of_run = estimate(request_of_run(run, data), data)
         except NoAnswerError:
             continue
         if found.peak <= of_run.peak:
@@ -151,15 +147,15 @@ def takes_no_more(found: Estimate, evidence: Iterable[Run], data: EstimatorConte
     return False
 
 
-def needs_of(request: Request, data: Dataset, registries: Registries) -> Needs | None:
+def needs_of(request: Request, data: EstimatorContext) -> Needs | None:
     """Return the needs of a request; None if a setting that decides them is unknown."""
-    reader = Reader(request, registries)
+    reader = Reader(request, data)
     prompt, response = map(reader.whole, LIMITS)
-    ranks = [reader.whole(key, 0) for key in ADAPTER_RANKS]
-    gpu, task = gpu_of(request, registries), (request.task or "").lower()
+    ranks = [reader.whole(key, least=0) for key in ADAPTER_RANKS]
+    gpu, task = gpu_of(request, data), (request.task or "").lower()
     element = element_bytes(reader, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
     found = Needs(
-        figures=figures_of(data, registries, request.model),
+        figures=figures_of(data, request.model),
         rank=max(ranks) or (None if "lora" in task else 0),
         critic=has_critic(reader),
         separate=reader.has_rollout_pool or reader.any("trainer.v1.trainer_mode") == "separate_async",
@@ -178,28 +174,28 @@ def needs_of(request: Request, data: Dataset, registries: Registries) -> Needs |
 
 
 @lru_cache(maxsize=2_000)
-def needs_of_runs(data: Dataset, registries: Registries) -> tuple[tuple[Run, Needs], ...]:
+def needs_of_runs(data: EstimatorContext) -> tuple[tuple[Run, Needs], ...]:
     """Return every recorded run with its needs."""
-    found = ((run, _needs_of_run(run, data, registries)) for run in data.runs.values())
+    found = ((run, _needs_of_run(run, data)) for run in data.runs.values())
     return tuple((run, needs) for run, needs in found if needs)
 
 
 def runs_of_model(needs: Needs, data: EstimatorContext) -> Sequence[tuple[Run, Needs]]:
     """Return the recorded runs of a model and of others with the same figures."""
-    return _runs_by_figures(data, data.registries).get(needs.figures, ())
+    return _runs_by_figures(data).get(needs.figures, ())
 
 
 @lru_cache(maxsize=2_000)
-def _runs_by_figures(data: Dataset, registries: Registries) -> Mapping[str, Sequence[tuple[Run, Needs]]]:
+def _runs_by_figures(data: EstimatorContext) -> Mapping[str, Sequence[tuple[Run, Needs]]]:
     found: defaultdict[str, list[tuple[Run, Needs]]] = defaultdict(list)
-    for run, needs in needs_of_runs(data, registries):
+    for run, needs in needs_of_runs(data):
         found[needs.figures].append((run, needs))
     return found
 
 
-def _needs_of_run(run: Run, data: Dataset, registries: Registries) -> Needs | None:
+def _needs_of_run(run: Run, data: EstimatorContext) -> Needs | None:
     """Return the needs of a run; settings missing in its source have verl's defaults."""
-    needs = needs_of(request_of_run(run, registries, needs_settings=False), data, registries)
+    needs = needs_of(request_of_run(run, data), data)
     if needs is None:
         return None
     # A mean response is shorter than the longest one.
@@ -208,9 +204,9 @@ def _needs_of_run(run: Run, data: Dataset, registries: Registries) -> Needs | No
 
 
 @lru_cache(maxsize=2_000)
-def figures_of(data: Dataset, registries: Registries, model: str) -> str:
+def figures_of(data: EstimatorContext, model: str) -> str:
     """Return the figures of a model as text; empty for an unknown model."""
-    shape = registries.shape(model)
+    shape = data.shape(model)
     return shape.architecture.model_dump_json(exclude=_NOT_FIGURES) if shape else ""
 
 
@@ -235,8 +231,7 @@ class Trust:
     """The measured and recorded runs behind an estimate.
 
     Attributes:
-        measured_runs: the number of measured runs of the same kind: by training backend, old or today's verl,
-            full fine-tuning or LoRA, and dense or expert layers.
+        measured_runs: the number of measured runs of the same kind, see ``kind_of``.
         mean_error: the estimator's mean error for them, as a fraction; None without measured runs.
         smallest: the run of this model that ran or was reported with the least total GPU memory; None if
             there is none.
@@ -251,22 +246,14 @@ class Trust:
 
 def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Trust:
     """Return the runs behind a layout's estimate; ``needs`` are the needs of the question."""
-    found = layout.estimate
-    parts = [
-        part
-        for entry in data.registries.accuracy
-        if (entry.name == MEGATRON) == layout.is_megatron
-        for part in entry.parts
-        if (part.today, part.lora, part.experts) == likeness(found)
-    ]
-    cases = sum(part.cases for part in parts)
-    error = sum(part.cases * part.mean_error for part in parts) / cases if cases else None
+    own = data.accuracy.get(layout.estimate.kind)
+    cases, error = (own.cases, own.mean_error) if own else (0, None)
     smallest = smallest_run(needs, data)
     if needs is None or smallest is None:
         return Trust(cases, error)
     least, run = smallest
     used = needs.on(layout.request.gpus, None)
-    return Trust(cases, error, run, found.fits and used.total_gb < least)
+    return Trust(cases, error, run, layout.estimate.fits and used.total_gb < least)
 
 
 def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Run] | None:

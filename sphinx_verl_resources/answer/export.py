@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
-from ..memory.recorded import figures
+from ..memory.recorded import credible, figures
 from ..memory.versions import CURRENT, version_text
 from ..records import SIZES, WORDS, row_id
 from ..selection import Field, as_text
@@ -22,7 +22,7 @@ from .results import gib_value, result_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..memory.context import EstimatorContext
+    from ..memory.registries import EstimatorContext
     from ..records import Record, Run
     from .answer import Answer
     from .changes import Change
@@ -56,7 +56,7 @@ FIELDS: Mapping[str, Callable[[Answer], Any]] = {
     "longest_response": lambda found: found.longest_response,
     "measured_runs_of_this_kind": _BESIDES["measured_runs_of_this_kind"],
     "change": _BESIDES["change"],
-    "command": lambda found: command_of(found.best, found.data.registries),
+    "command": lambda found: command_of(found.best, found.data),
     "assumed": lambda found: list(found.assumed),
     "undecided": lambda found: list(found.best.estimate.undecided),
     "unsupported": lambda found: list(found.best.estimate.unsupported),
@@ -177,7 +177,7 @@ def _export_of(data: EstimatorContext) -> dict[str, Any]:
         "size_classes": SIZES,
         "runs": [_run(run, data) for _, run in sorted(data.runs.items())],
         "gpus": [gpu for _, gpu in sorted(used.items())],
-        "accuracy": sorted(data.registries.accuracy, key=lambda entry: entry.name),
+        "accuracy": sorted(data.accuracy, key=lambda entry: entry.name),
     }
 
 
@@ -207,20 +207,21 @@ def _computed(found: Answer) -> dict[str, Any]:
         NoAnswerError: pages show no figures for it.
     """
     estimate = found.best.estimate
-    told = figures(estimate)
+    told, shown = figures(estimate), credible(estimate)
     if told is None:
         names = ", ".join(text.partition(": ")[0] for text in estimate.undecided)
         message = f"settings that decide memory are unknown: {names}"
         if not names:
             message = "the run ran on GPUs with less memory than the estimate"
         raise NoAnswerError.because(message, "complete the settings in its file")
+    low, peak, high = told
     return {
         "verdict": found.verdict,
         "fits_up_to_tokens": estimate.fits_up_to_tokens,
-        "peak_gib": gib_value(told.peak),
-        "low_gib": gib_value(told.low),
-        "high_gib": gib_value(told.high),
+        "peak_gib": gib_value(peak),
+        "low_gib": gib_value(low),
+        "high_gib": gib_value(high),
         "capacity_gib": gib_value(estimate.capacity),
-        "binding_phase": told.shown.peak_phase.name if told.shown else None,
+        "binding_phase": shown.peak_phase.name if shown else None,
         "measured_runs_of_this_kind": found.trust.measured_runs,
     }

@@ -14,7 +14,7 @@ from .layouts import COUNTS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from ..memory.context import EstimatorContext
+    from ..memory.registries import EstimatorContext
     from ..records import Run
     from ..registries import Gpu
     from .answer import Answer
@@ -58,15 +58,15 @@ def fewest_by_memory(
     Raises:
         NoAnswerError: the model is unknown.
 
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> from sphinx_verl_resources.answer.question import Question
     >>> found = fewest_by_memory(Question("Qwen/Qwen2.5-0.5B"), EstimatorContext())
     >>> {item.memory_gb: item.found.gpus for item in found if item.found}[80]
     1
     """
-    data.registries.known_shape(question.model)
+    data.known_shape(question.model)
     sizes: defaultdict[tuple[float, str], list[Gpu]] = defaultdict(list)
-    for gpu in data.registries.gpus:
+    for gpu in data.gpus:
         if not memories_gb or gpu.memory_gb in memories_gb:
             sizes[gpu.memory_gb, gpu.vendor].append(gpu)
     answers = Answers(question, data)
@@ -120,7 +120,7 @@ def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, 
         question: the question, without a model.
         data: the records.
     """
-    models = sorted(data.registries.architectures, key=lambda model: -(model.parameters or 0))
+    models = sorted(data.architectures, key=lambda model: -(model.parameters or 0))
     found = []
     for model in models:
         try:

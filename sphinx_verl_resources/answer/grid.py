@@ -11,10 +11,9 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError
-from ..memory.names import known_gpu
-from ..memory.registries import capacity_of
+from ..memory.registries import capacity_of, known_gpu
 from ..memory.request import VERDICTS
-from ..memory.tasks import LIMITS
+from ..memory.roles import LIMITS
 from ..units import GIB
 from .answer import Answers
 from .command import SEPARATOR, command_of
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..diagnostics import Diagnostic
-    from ..memory.context import EstimatorContext
+    from ..memory.registries import EstimatorContext
     from ..records import Word
     from ..registries import Gpu
     from .answer import Answer
@@ -150,7 +149,7 @@ class _Grid:
         """Return the indices of a layout's name and command; GPUs with the same settings share these."""
         config = layout.request.config
         if id(config) not in self._layouts:
-            lines = tuple(command_of(layout, self.data.registries).split(SEPARATOR))
+            lines = tuple(command_of(layout, self.data).split(SEPARATOR))
             found = self.tables["layout"].index(layout.name), self.tables["command"].index(lines)
             self._layouts[id(config)] = config, found
         return self._layouts[id(config)][1]
@@ -182,7 +181,7 @@ def compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: Est
 
 
 def _compute_grid(model: str, axes: Axes, overrides: Mapping[str, Any], data: EstimatorContext) -> GridCells:
-    known = [known_gpu(name, data.registries.gpus) for name in axes.gpus]
+    known = [known_gpu(name, data.gpus) for name in axes.gpus]
     alike = {_likeness(gpu): gpu for gpu in sorted(known, key=capacity_of, reverse=True)}
     grid = _Grid(data)
     answers, rows, evidence = [], [], []

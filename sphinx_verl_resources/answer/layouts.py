@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..memory.engine import cache_tokens, needed_cache_tokens
 from ..memory.estimate import Estimate, attempt, largest_that_fits
-from ..memory.tasks import BUDGETS, LIMITS
+from ..memory.recorded import BUDGETS
+from ..memory.roles import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Request, Verdict
 
 #: The numbers of GPUs to try: powers of two within a node, then whole nodes.
@@ -129,14 +130,14 @@ def _rank(layout: Layout) -> tuple[float, float]:
 # -- the limits of a layout's settings
 
 
-def largest_token_budget(layout: Layout, registries: Registries) -> int | None:
+def largest_token_budget(layout: Layout, registries: EstimatorContext) -> int | None:
     """Return the largest micro-batch that fits, in tokens per GPU, up to a whole step.
 
     Return None if not even one sequence fits, or if micro-batches are counted in sequences.
     """
     settings = layout.estimate.settings
-    role, divisor = settings.actor, settings.actor.sequence_sharers
-    if not role.micro_batch.dynamic:
+    micro, divisor = settings.actor.micro_batch, settings.actor.micro_batch.sharers
+    if not micro.dynamic:
         return None
 
     def fits(tokens: int) -> bool:
@@ -144,22 +145,21 @@ def largest_token_budget(layout: Layout, registries: Registries) -> int | None:
 
     least = math.ceil(settings.lengths.limit / divisor)
     if layout.fits:
-        least = max(least, role.micro_batch.tokens)
+        least = max(least, micro.tokens)
     elif not fits(least):
         return None
-    sequences = max(1, settings.sequences // role.ranks(settings.gpus))
-    most = max(least, math.ceil(sequences * settings.lengths.limit / divisor))
+    most = max(least, math.ceil(settings.old_micro_batch.most * settings.lengths.limit / divisor))
     return most if fits(most) else largest_that_fits(least, most, fits)
 
 
-def longest_response(layout: Layout, registries: Registries) -> int | None:
+def longest_response(layout: Layout, registries: EstimatorContext) -> int | None:
     """Return the longest response that fits, in tokens; None if not even a short one fits.
 
     A token budget that is shorter than the sequence is raised to its length. The sequence must also fit into
     the rollout engine's KV cache and the model's positions.
     """
     settings, architecture = layout.estimate.settings, layout.estimate.shape.architecture
-    micro, divisor = settings.actor.micro_batch, settings.actor.sequence_sharers
+    micro, divisor = settings.actor.micro_batch, settings.actor.micro_batch.sharers
     response = layout.request.config.get(_RESPONSE, registries.defaults(layout.request.version)[_RESPONSE])
     if type(response) is not int:
         return None
@@ -188,7 +188,7 @@ def _with_budget(layout: Layout, tokens: int) -> Mapping[str, Any]:
     return dict.fromkeys(keys | {key for key in config if key.endswith("max_token_len_per_gpu")}, tokens)
 
 
-def _fits(layout: Layout, changes: Mapping[str, Any], registries: Registries) -> bool:
+def _fits(layout: Layout, changes: Mapping[str, Any], registries: EstimatorContext) -> bool:
     """Return whether a layout fits with changed settings."""
     found = attempt(layout.request.having(changes), registries)
     return isinstance(found, Estimate) and found.fits

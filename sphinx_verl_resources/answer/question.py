@@ -5,16 +5,79 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..memory.pools import TRAINER_GPUS
-from ..memory.request import DEFAULT_TASK, MODEL, Request
-from ..memory.tasks import LIMITS, TASKS, known_task
+from ..diagnostics import NoAnswerError, did_you_mean
+from ..memory.request import ACTOR, DEFAULT_TASK, MODEL, ROLLOUT, Request
+from ..memory.roles import LIMITS
+from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import CURRENT, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.versions import Version
+
+
+#: The memory optimisations of runs tagged MIN that have an effect.
+SAVING: Mapping[str, Any] = {
+    f"{MODEL}.enable_gradient_checkpointing": True,
+    f"{MODEL}.use_remove_padding": True,
+    f"{ACTOR}.use_dynamic_bsz": True,
+    f"{ACTOR}.fsdp_config.param_offload": True,
+    f"{ACTOR}.fsdp_config.optimizer_offload": True,
+    "critic.fsdp.param_offload": True,
+    "critic.fsdp.optimizer_offload": True,
+}
+_GRPO = {"algorithm.adv_estimator": "grpo", f"{ACTOR}.use_kl_loss": True, f"{ROLLOUT}.n": 5}
+#: Settings of each task. GRPO compares the responses to one prompt: 5 in most of verl's scripts for it
+#: (examples/grpo_trainer at 1dda039b9), 16 in its DAPO recipe (recipe/dapo at v0.5.0).
+TASKS: Mapping[str, Mapping[str, Any]] = {
+    "GRPO": _GRPO,
+    "GRPO-LoRA": {
+        **_GRPO,
+        f"{MODEL}.lora_rank": 32,
+        f"{MODEL}.target_modules": "all-linear",
+        f"{ROLLOUT}.load_format": "safetensors",
+        f"{ROLLOUT}.layered_summon": True,
+    },
+    "PPO": {"algorithm.adv_estimator": "gae", f"{ACTOR}.use_kl_loss": True},
+    "DAPO": {"algorithm.adv_estimator": "grpo", f"{ROLLOUT}.n": 16},
+}
+#: Megatron as the strategy, with its memory optimisations.
+MEGATRON_SAVING: Mapping[str, Any] = {
+    f"{ACTOR}.strategy": "megatron",
+    **{
+        f"{role}.{key}": value
+        for role in (ACTOR, "critic")
+        for key, value in (
+            ("megatron.param_offload", True),
+            ("megatron.optimizer_offload", True),
+            ("megatron.override_transformer_config.recompute_granularity", "full"),
+            ("megatron.override_transformer_config.recompute_method", "uniform"),
+            ("megatron.override_transformer_config.recompute_num_layers", 1),
+            ("optim.override_optimizer_config.optimizer_cpu_offload", True),
+            ("optim.override_optimizer_config.optimizer_offload_fraction", 1),
+            ("optim.override_optimizer_config.use_precision_aware_optimizer", True),
+        )
+    },
+}
+
+
+def known_task(text: str) -> str:
+    """Return a task under its name in ``TASKS``.
+
+    Raises:
+        NoAnswerError: there is no such task.
+
+    >>> known_task("grpo-lora")
+    'GRPO-LoRA'
+    """
+    for name in TASKS:
+        if name.casefold() == text.casefold():
+            return name
+    hint = did_you_mean(text, TASKS)
+    raise NoAnswerError.because(f"unknown task {text[:80]!r}", hint, code="unknown_value")
+
 
 #: The rank of the adapters in a task such as GRPO-LoRA.
 USUAL_RANK = 32
@@ -38,7 +101,7 @@ class Question:
 
     Attributes:
         model: the Hugging Face name of the checkpoint.
-        model_note: how the model's name was taken, see ``names.Model``.
+        model_note: how the model's name was taken, see ``registries.Model``.
         gpus: the number of GPUs.
         gpu: the name of the GPU.
         task: the algorithm, a key of ``TASKS`` without the suffix for LoRA.
@@ -129,11 +192,11 @@ def _of_lora() -> Mapping[str, Any]:
     return {key: value for key, value in TASKS["GRPO-LoRA"].items() if key not in TASKS["GRPO"]}
 
 
-def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
+def assumed(question: Question, registries: EstimatorContext) -> tuple[str, ...]:
     """Return the assumptions about what the question leaves open.
 
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
-    >>> assumed(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), EstimatorContext().registries)
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
+    >>> assumed(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), EstimatorContext())
     ('task GRPO', 'responses up to 512 tokens', 'verl v0.9.0')
     """
     is_open = question.task is None and _ESTIMATOR not in question.overrides
@@ -141,7 +204,7 @@ def assumed(question: Question, registries: Registries) -> tuple[str, ...]:
     return (*task, *assumed_in(request_of(question), registries))
 
 
-def assumed_in(request: Request, registries: Registries) -> tuple[str, ...]:
+def assumed_in(request: Request, registries: EstimatorContext) -> tuple[str, ...]:
     """Return the defaults of verl that are assumed for important unset settings."""
     defaults, config = registries.defaults(request.version), request.config
     named = {*config, *request.unread}

@@ -21,11 +21,11 @@ def result_of(name: str, estimate: AnyEstimate) -> dict[str, Any]:
     If a setting that decides memory is unknown, there are no figures. ``fits`` is None if the verdict is
     neither "fits" nor "does-not-fit".
 
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> from sphinx_verl_resources.memory.estimate import estimate
     >>> from sphinx_verl_resources.memory.request import Request
     >>> config = {"algorithm.adv_estimator": "grpo", "actor_rollout_ref.actor.use_dynamic_bsz": True}
-    >>> registries = EstimatorContext().registries
+    >>> registries = EstimatorContext()
     >>> found = estimate(Request("Qwen/Qwen2.5-0.5B", config, gpus=8, gpu="H100"), registries)
     >>> result_of("mine", found)["capacity_gib"]
     79.147

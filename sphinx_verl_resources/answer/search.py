@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..memory.tasks import ENGINE_SHARE, ENGINE_TP
+from ..memory.recorded import ENGINE_SHARE, ENGINE_TP
 from .candidates import Place, backend_of, with_fsdp, with_megatron
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..memory.estimate import Estimate
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Request
     from .candidates import Candidates
     from .layouts import Layout
@@ -55,7 +55,7 @@ class Tried:
 class Searches:
     """The searches for a question on several GPUs and numbers of GPUs, which share their candidates."""
 
-    def __init__(self, asked: Request, registries: Registries) -> None:
+    def __init__(self, asked: Request, registries: EstimatorContext) -> None:
         self._asked, self._registries = asked, registries
         self._named = backend_of(asked)
         self._candidates: dict[tuple[Any, int | None], Candidates] = {}
@@ -63,7 +63,7 @@ class Searches:
     def on(self, gpus: int | None, gpu: str | None) -> Tried:
         """Return the layouts tried on a GPU, which must be in the registry, or the same in every call."""
 
-        def found(make: Callable[[Request, Registries], Candidates]) -> tuple[Layout, ...]:
+        def found(make: Callable[[Request, EstimatorContext], Candidates]) -> tuple[Layout, ...]:
             if (make, gpus) not in self._candidates:
                 asked = replace(self._asked, gpus=gpus, gpu=gpu)
                 self._candidates[make, gpus] = make(asked, self._registries)

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from ..memory.architectures import Architecture
-    from ..memory.context import EstimatorContext
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..records import Word
     from .fewest import Fewest
 
@@ -30,7 +29,7 @@ def size_models(data: EstimatorContext) -> dict[str, str]:
     """
 
     def parameters(model: str) -> float | None:
-        shape = data.registries.shape(model)
+        shape = data.shape(model)
         return shape.parameters if shape else None
 
     models: dict[str, str] = {}
@@ -58,8 +57,8 @@ def used_models(data: EstimatorContext) -> tuple[str, ...]:
         return sum(loaded[name] for name in {model.hf_id, *model.aliases, *model.aliases_unverified})
 
     models: dict[str, Architecture] = {}
-    for model in data.registries.architectures:
-        figures = figures_of(data, data.registries, model.hf_id)
+    for model in data.architectures:
+        figures = figures_of(data, model.hf_id)
         other = models.get(figures)
         if (model.script or runs(model)) and (other is None or runs(model) >= runs(other)):
             models[figures] = model
@@ -120,7 +119,7 @@ class FewestTable:
     rows: tuple[tuple[str, FewestCell, FewestCell], ...]
 
 
-def _check_memories(memories: Iterable[int], registries: Registries) -> None:
+def _check_memories(memories: Iterable[int], registries: EstimatorContext) -> None:
     """Reject a memory size in GB that no recorded GPU has."""
     recorded = sorted({gpu.memory_gb for gpu in registries.gpus})
     for memory in memories:
@@ -155,7 +154,7 @@ def fewest_tables(
         NoAnswerError: no GPU has this much memory, a size class or the task is unknown, or the settings
             cannot be estimated for any model.
     """
-    _check_memories(memories, data.registries)
+    _check_memories(memories, data)
     models, name = _models_of(sizes, data), _full_task(task, config)
     refused: list[NoAnswerError] = []
 

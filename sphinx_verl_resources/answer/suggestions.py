@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from ..memory.estimate import AnyEstimate
     from ..memory.phases import Phase
     from ..memory.reader import Sections
-    from ..memory.registries import Registries
-    from ..memory.roles import Role
+    from ..memory.registries import EstimatorContext
+    from ..memory.roles import MicroBatch, Role
     from ..memory.settings import Settings
     from ..memory.shape import Shape
-    from ..memory.tokens import MicroBatch
     from ..memory.versions import Version
 
 #: The cost of a setting in time.
@@ -126,7 +125,7 @@ def _phases_after(of: Estimate, overrides: Mapping[str, Any]) -> tuple[Phase, ..
 
 
 def _named(
-    step: Overrides, version: Version, given: Mapping[str, Any], registries: Registries
+    step: Overrides, version: Version, given: Mapping[str, Any], registries: EstimatorContext
 ) -> Overrides | None:
     """Return overrides under their names in a version of verl; None if the version lacks one.
 
@@ -169,8 +168,6 @@ def _of_fsdp(of: Sections, role: Role) -> Iterator[Relief]:
         yield _on("little", f"{of.fsdp}.optimizer_offload", caveat=FILLS_HOST)
     if not (fsdp.param_offload or on_host):
         yield _on("little", f"{of.fsdp}.param_offload", caveat=FILLS_HOST)
-    if not role.activation_offload:
-        yield _on("little", f"{of.model}.enable_activation_offload", caveat=FILLS_HOST)
     if not fsdp.reshard:
         yield _on("little", f"{of.fsdp}.reshard_after_forward")
     if fsdp.reshards_root:  # there are several copies of the states, each on some of the GPUs
@@ -290,10 +287,8 @@ def _micro_batches(settings: Settings, given: Mapping[str, Any]) -> Iterator[Rel
     Log-prob passes with the same micro-batches as the update change with it; if their own key is unset, verl
     does this by default.
     """
-    least = -(
-        -int(settings.lengths.limit) // settings.actor.sequence_sharers
-    )  # one GPU's share of a sequence
     first = settings.actor.micro_batch
+    least = -(-int(settings.lengths.limit) // first.sharers)  # one GPU's share of a sequence
     if not first.dynamic:
         budget = {f"{ACTOR}.use_dynamic_bsz": True, f"{ACTOR}.ppo_max_token_len_per_gpu": least}
         yield Relief((budget,), "none")
@@ -324,8 +319,7 @@ def _whole_mini_batch(settings: Settings, role: Role) -> int | None:
     deferred = role.backend != "megatron" and role.fsdp.defers_sync and role.fsdp.shard > 1
     if not deferred or micro_batches(settings, role) < 2:
         return None
-    sequences = max(1, min(role.mini_batch, settings.sequences) // role.ranks(settings.gpus))
-    return -(-sequences * int(settings.lengths.limit) // role.sequence_sharers)
+    return -(-role.micro_batch.most * int(settings.lengths.limit) // role.micro_batch.sharers)
 
 
 def _sizes(micro: MicroBatch, least: int) -> list[int]:

@@ -14,8 +14,8 @@ from ..commands import DATA, OUTPUT, PATHS, UsageError, command, given_data, loa
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
 from ..intake.recorded_names import NamedModel
 from ..memory.cases import load_cases
-from ..memory.keys import AT_KEY
 from ..memory.recorded import estimate_case
+from ..memory.resolve import AT_KEY
 from ..records import Run
 from ..validation import validated
 from ..views.answer_text import answer_text
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from ..answer.answer import Answer
     from ..dataset import DataFile
     from ..memory.cases import Case
-    from ..memory.context import EstimatorContext
     from ..memory.estimate import Estimate
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Verdict
     from ..strict_yaml import Document
 
@@ -225,7 +225,7 @@ def _cases(file: DataFile, data: EstimatorContext) -> tuple[list[Found], list[Di
             continue
         place_of: Callable[[Diagnostic], Location] = partial(_place_in_case, entry.case, entry.document)
         try:
-            estimate = estimate_case(entry.case, data.registries)
+            estimate = estimate_case(entry.case, data)
         except NoAnswerError as error:
             wrong = placed(error.diagnostics, place_of)
             found.append(Found(entry.id, error=errors_text(wrong)))

@@ -28,9 +28,9 @@ from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
 from ..intake.run_text import ID_FORM, TODO, blank_text, is_id, run_text, text_for
 from ..intake.sources import Sources, UserInput
-from ..memory.context import EstimatorContext
 from ..memory.estimate import estimate
 from ..memory.recorded import request_of_run
+from ..memory.registries import EstimatorContext
 from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Run
 from ..settings.read import read_script
 from ..settings.result import refusal
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..intake.draft import Draft
-    from ..memory.registries import Registries
 
 #: The counter that verl prints as ``perf/max_memory_allocated_gb``.
 _COUNTER = "torch-max-allocated"
@@ -202,11 +201,11 @@ def _output(options: argparse.Namespace) -> Path:
     return path
 
 
-def _registries(directory: Path) -> tuple[Registries, list[Diagnostic]]:
+def _registries(directory: Path) -> tuple[EstimatorContext, list[Diagnostic]]:
     """Return the registries, in which the directory's entries override the bundled ones."""
     has_data = any((directory / name).exists() for name in DATA_NAMES)
     data = EstimatorContext([configured_directory(str(directory), Path.cwd())] if has_data else [])
-    return data.registries, registry_problems(data)
+    return data, registry_problems(data)
 
 
 def _file(directory: Path, draft: Draft, text: str) -> DataFile:
@@ -257,7 +256,9 @@ def _report(
     computed, reason = estimated
     measured = fields.get("measured", {})
     peak = measured.get("gib") if measured.get("counter") == _COUNTER else None
-    difference = round(computed["logged_max_allocated_gib"] / peak - 1, 4) if peak and computed else None
+    difference = None
+    if peak and computed and computed["capacity_gib"]:  # the rollout engine has a share of the capacity
+        difference = round(computed["logged_max_allocated_gib"] / peak - 1, 4)
     return {
         "path": shown,
         "written": written,
@@ -289,11 +290,12 @@ def _estimate_lines(new: Mapping[str, Any]) -> list[str]:
     found, measured = new["estimate"], new["measured_gib"]
     if found is None:
         return [f"no estimate: {new['no_estimate']}"]
-    capacity = f"; the GPU has {found['capacity_gib']:.1f} GiB" if found["capacity_gib"] else ""
+    if found["capacity_gib"] is None:  # the rollout engine's memory is a share of it
+        return ["estimate: unknown, because the GPU is; --gpus names it"]
     lines = [
         f"estimate: {short(found['verdict'], found['fits_up_to_tokens'])}; peak {found['peak_gib']:.1f} GiB "
         f"per GPU (range {found['low_gib']:.1f} to {found['high_gib']:.1f} GiB), "
-        f"in phase {found['binding_phase']}{capacity}"
+        f"in phase {found['binding_phase']}; the GPU has {found['capacity_gib']:.1f} GiB"
     ]
     computed = found["logged_max_allocated_gib"]
     ends = f"range {found['logged_low_gib']:.1f} to {found['logged_high_gib']:.1f} GiB"
@@ -313,7 +315,7 @@ def _estimate_lines(new: Mapping[str, Any]) -> list[str]:
 
 
 def _estimate(
-    fields: Mapping[str, Any], registries: Registries, sources: Sources
+    fields: Mapping[str, Any], registries: EstimatorContext, sources: Sources
 ) -> tuple[dict[str, Any] | None, str]:
     """Return an estimate as plain values, or the reason why there is none."""
     missing = [name for name in ("model", "task", "train") if fields[name] == TODO]
@@ -327,7 +329,7 @@ def _estimate(
         "infer": None if infer["engine"] == TODO else infer,
     }
     try:
-        request = request_of_run(_unchecked_run(known), registries, needs_settings=False)
+        request = request_of_run(_unchecked_run(known), registries)
         request = replace(request, unread=sources.open, incomplete=sources.script.incomplete)
         found = estimate(request, registries)
     except NoAnswerError as error:

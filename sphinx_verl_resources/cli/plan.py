@@ -12,7 +12,7 @@ from ..answer.fewest import fewest_by_memory, fewest_of, fitting_models
 from ..answer.question import assumed, task_text
 from ..commands import command, given_data, option, report
 from ..diagnostics import NoAnswerError, counted
-from ..memory.pools import TRAINER_GPUS
+from ..memory.settings import TRAINER_GPUS
 from ..units import crossed, gib_number, short_number
 from ..views.answer_text import answer_text
 from ..views.plain_text import plain_table, wrapped
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..answer.fewest import Fewest
     from ..answer.question import Question
     from ..diagnostics import Diagnostic
-    from ..memory.context import EstimatorContext
+    from ..memory.registries import EstimatorContext
     from .question import Asked
 
 #: GPUs per node, verl's default.
@@ -128,7 +128,7 @@ def _fewest(question: Question, data: EstimatorContext, width: int) -> tuple[str
         remedy = f"write --gpus {question.gpus}xH100 for example, or leave the number out"
         raise refused("missing_key", message, remedy)
     found = fewest_by_memory(question, data)
-    left_open = assumed(replace(question, gpus=_NODE), data.registries)  # their number is the question
+    left_open = assumed(replace(question, gpus=_NODE), data)  # their number is the question
     result = {
         "model": question.model,
         "fewest": [fewest_result(item) for item in found],
@@ -146,7 +146,7 @@ def _fits(question: Question, data: EstimatorContext, width: int) -> tuple[str, 
             "give a model such as qwen2.5-7b, or GPUs such as --gpus 8xH100",
         )
     question = replace(question, gpus=question.gpus or _NODE)
-    found, left_open = fitting_models(question, data), assumed(question, data.registries)
+    found, left_open = fitting_models(question, data), assumed(question, data)
     result = {
         "gpus": {"count": question.gpus, "type": question.gpu},
         "fits": [answer_result(item) for item in found],

@@ -10,17 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..answer.question import Question, named_settings, task_of
+from ..answer.question import TASKS, Question, named_settings, task_of
 from ..commands import DATA, FORMAT, OUTPUT, UsageError, option, report
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, warning
 from ..intake.recorded_names import model_of
 from ..intake.tasks import ESTIMATOR, program_of, whole_task_of
 from ..memory.config_json import read_config_json
-from ..memory.keys import release_for
-from ..memory.names import Model, gpu_name, known_model
+from ..memory.registries import Model, gpu_name, known_model
 from ..memory.request import MODEL, Request, parse_gpus
-from ..memory.resolve import is_harmless
-from ..memory.tasks import TASKS
+from ..memory.resolve import is_harmless, release_for
 from ..memory.versions import version_of
 from ..selection import whole_number
 from ..settings.overrides import read_overrides
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..intake.recorded_names import NamedModel
-    from ..memory.context import EstimatorContext
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Verdict
     from ..memory.versions import Version
 
@@ -256,7 +254,7 @@ def read_question(
     named = named_settings(task, options.lora or rank, options.prompt, options.response)
     found = [*still_open(given, {*own.values, *named, _MODEL_PATH})]
     path = own.values.get(_MODEL_PATH, given.values.get(_MODEL_PATH))
-    meant = model_of(data.registries.architectures, path, left_open=given.unresolved.get(_MODEL_PATH))
+    meant = model_of(data.architectures, path, left_open=given.unresolved.get(_MODEL_PATH))
     at = given.places.get(_MODEL_PATH, COMMAND_LINE)
     try:
         data, model, noted = _model(options.config, _named_model(words), data, meant, at)
@@ -264,7 +262,7 @@ def read_question(
         raise NoAnswerError(*found, *error.diagnostics) from None
     version, why = options.verl_version, ""
     if version is None:
-        version, why = release_for({**given.values, **own.values}, data.registries)
+        version, why = release_for({**given.values, **own.values}, data)
     if why:
         found.append(warning(place, "config_key", why, "give --verl-version to choose another"))
     question = Question(
@@ -310,7 +308,7 @@ def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[int | No
         if None not in (one, other) and one != other:
             raise refused("wrong_value", f"--gpus is {one}, but --gpu is {other}", "give one of them")
     name = gpu or other_gpu
-    return count or other_count, gpu_name(name, data.registries.gpus) if name else None
+    return count or other_count, gpu_name(name, data.gpus) if name else None
 
 
 def _named_model(words: Iterable[str]) -> str | None:
@@ -339,14 +337,12 @@ def _model(
 
     The name is empty if no model is given. ``meant`` is the settings' model and ``at`` its place.
     """
-    architectures = data.registries.architectures
+    architectures = data.architectures
     if named and not config and architectures.get(named) is None:
         config, named = _config_at(named)
     if config:
         architecture, found = read_config_json(read_text(config), config)
-        if architecture is None:
-            raise NoAnswerError(*found)
-        name = named or meant.text or architecture.name
+        name = named or meant.text or config
         changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
         return data.knowing(architecture.model_copy(update=changes)), Model(name), found
     if named:

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..answer.answer import Answer
-    from ..memory.context import EstimatorContext
     from ..memory.estimate import Estimate
     from ..memory.phases import Phase
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.versions import Version
     from .failure import Failure
     from .log import LogText
@@ -50,7 +49,7 @@ class Given:
 
     Attributes:
         model: Hugging Face name of the model.
-        model_note: how the model's name was taken, see ``names.Model``.
+        model_note: how the model's name was taken, see ``registries.Model``.
         gpus: number and type of the GPUs; None to read it from the log.
         script: settings of a launch script, which the log's settings override.
         overrides: settings that override all others.
@@ -111,7 +110,7 @@ class Diagnosis:
         """The changes to try, in order."""
         if self.failure is None:
             return ()
-        registries = self.data.registries
+        registries = self.data
         config = registries.in_todays_names(self.request.config)
         defaults = registries.defaults(self.request.version)
         version = self.request.version
@@ -123,14 +122,14 @@ class Diagnosis:
         """Contradictions between the log and the estimate or within the log, and what they suggest."""
         if self.failure is None:
             return ()
-        beside = (*_of_gpu(self.failure, self.request, self.data.registries), *_beside_estimate(self))
+        beside = (*_of_gpu(self.failure, self.request, self.data), *_beside_estimate(self))
         return (*beside, *_of_message(self.failure), *_of_steps(self))
 
 
 def diagnose(log: LogText, given: Given, data: EstimatorContext) -> Diagnosis:
     """Diagnose a run from its log and the user's facts."""
     failure = log.failure
-    request, missing = _request(log, given, data.registries)
+    request, missing = _request(log, given, data)
     if failure is None:
         missing.insert(0, "an out-of-memory failure")
     elif failure.phase == "unknown":
@@ -141,7 +140,7 @@ def diagnose(log: LogText, given: Given, data: EstimatorContext) -> Diagnosis:
     return Diagnosis(failure, log, request, data, tuple(missing), answer, reason)
 
 
-def _request(log: LogText, given: Given, registries: Registries) -> tuple[Request, list[str]]:
+def _request(log: LogText, given: Given, registries: EstimatorContext) -> tuple[Request, list[str]]:
     """Return the run as a request to the estimator, and the facts that neither log nor user gives."""
     own = {**given.script, **log.settings, **given.overrides}
     config = own if any(key.startswith("actor_rollout_ref.") for key in own) else dict(given.overrides)
@@ -171,7 +170,7 @@ def _request(log: LogText, given: Given, registries: Registries) -> tuple[Reques
     return replace(request, incomplete=given.incomplete, model_note=note), missing
 
 
-def _nominal(failure: Failure | None, registries: Registries) -> float | None:
+def _nominal(failure: Failure | None, registries: EstimatorContext) -> float | None:
     """Return the nominal GB of recorded GPUs with the message's capacity; None unless they all agree."""
     if failure is None or not failure.capacity or failure.phase == "host":
         return None
@@ -192,7 +191,7 @@ def _estimated(request: Request, data: EstimatorContext) -> tuple[Answer | None,
 # -- contradictions between log and estimate
 
 
-def _of_gpu(failure: Failure, request: Request, registries: Registries) -> Iterator[str]:
+def _of_gpu(failure: Failure, request: Request, registries: EstimatorContext) -> Iterator[str]:
     """Yield a difference if the given GPU is not the one in the message."""
     gpu = registries.gpus.get(request.gpu) if request.gpu else None
     if gpu and failure.capacity and failure.phase != "host":
@@ -212,6 +211,8 @@ def _beside_estimate(of: Diagnosis) -> Iterator[str]:
         if failure.phase in LABELS:
             yield "These settings have no such phase, so they are not the settings of the failed run."
         return
+    if found.capacity is None:  # the engine's memory is a share of an unknown capacity
+        return
     part = found.of_phase(phase.name)
     low, high = part.low, part.high
     wanted = failure_size(failure)
@@ -222,7 +223,7 @@ def _beside_estimate(of: Diagnosis) -> Iterator[str]:
             f"The run needed only {gib(wanted)}; the low end of the estimate is {gib(low)}. It failed before "
             "the peak of the phase, or ran with other settings."
         )
-    elif not wanted and found.capacity and high < found.capacity:
+    elif not wanted and high < found.capacity:
         yield f"The estimate says that this phase fits ({gib(high)} at most). {_UNKNOWN}"
     if is_shared(failure):
         yield (

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..check import Repository
 from ..diagnostics import Diagnostic, Location, warning
-from ..memory.names import gpu_named
-from ..memory.parameters import count_parameters
-from ..memory.pools import TRAINER_GPUS, all_gpus
+from ..memory.registries import gpu_named
+from ..memory.settings import TRAINER_GPUS, all_gpus
+from ..memory.shape import Counts
 from ..memory.versions import CURRENT
 from ..records import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
 from ..settings.script_names import ScriptName, parse_script_name
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import date
     from pathlib import Path
 
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from .sources import Sources, UserInput
 
 _MODEL = "actor_rollout_ref.model.path"
@@ -78,7 +78,7 @@ class Draft(NamedTuple):
     problems: list[Diagnostic]
 
 
-def draft_run(sources: Sources, user: UserInput, registries: Registries, today: date) -> Draft:
+def draft_run(sources: Sources, user: UserInput, registries: EstimatorContext, today: date) -> Draft:
     """Return the known fields of a run.
 
     Args:
@@ -121,7 +121,7 @@ def _known(**values: Any) -> dict[str, Any]:
 
 
 def _found(
-    sources: Sources, user: UserInput, registries: Registries
+    sources: Sources, user: UserInput, registries: EstimatorContext
 ) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Return the values for the fields, None if unknown, and the doubtful or omitted ones as problems."""
     named = parse_script_name(sources.shown.replace("\\", "/")) or ScriptName("", "")
@@ -135,7 +135,7 @@ def _found(
     settings, about_settings = _settings(sources, registries, model)
     found = {
         "model": model,
-        "size": size_class(count_parameters(architecture).total) if architecture else None,
+        "size": size_class(Counts(architecture).total) if architecture else None,
         "task": user.task or _task(sources),
         "count": count or named.count,
         "nodes": nodes,
@@ -180,7 +180,7 @@ def id_of(fields: Mapping[str, Any], more: str = "", taken: Container[str] = ())
     )
 
 
-def _model(sources: Sources, user: UserInput, registries: Registries) -> tuple[str, list[Diagnostic]]:
+def _model(sources: Sources, user: UserInput, registries: EstimatorContext) -> tuple[str, list[Diagnostic]]:
     """Return the model, TODO if it is unknown or ambiguous, and the problems with it."""
     known, place = registries.architectures, sources.place(_MODEL)
     in_script, in_log = sources.script.values.get(_MODEL), sources.printed.get(_MODEL)
@@ -212,7 +212,7 @@ def _task(sources: Sources) -> str | None:
 
 
 def _gpu_count(
-    sources: Sources, user: UserInput, registries: Registries
+    sources: Sources, user: UserInput, registries: EstimatorContext
 ) -> tuple[int | None, int | None, str]:
     """Return the numbers of GPUs and nodes, None if unknown, and the key whose value is missing.
 
@@ -231,7 +231,7 @@ def _gpu_count(
 
 
 def _gpu(
-    sources: Sources, user: UserInput, registries: Registries, named: ScriptName
+    sources: Sources, user: UserInput, registries: EstimatorContext, named: ScriptName
 ) -> tuple[str | None, list[Diagnostic]]:
     """Return the user's GPU, or the one in the log or the script, and the problems with it."""
     if asked := user.gpus[1]:
@@ -311,7 +311,7 @@ def committed(file: Path) -> tuple[str, str]:
 
 
 def _settings(
-    sources: Sources, registries: Registries, model: str
+    sources: Sources, registries: EstimatorContext, model: str
 ) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Return the settings to publish, and a warning about omitted ones."""
     values = sources.passed or _unusual(sources.printed, registries)
@@ -336,7 +336,7 @@ def _settings(
     ]
 
 
-def _unusual(printed: Mapping[str, Any], registries: Registries) -> dict[str, Any]:
+def _unusual(printed: Mapping[str, Any], registries: EstimatorContext) -> dict[str, Any]:
     """Return the printed settings that every run should state, and non-default ones that affect memory."""
     defaults, keys = registries.defaults(CURRENT), registries.config_keys
     return {

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..answer.suggestions import lower_utilizations
+from ..memory.recorded import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
 from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
-from ..memory.tasks import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP, LIMITS
+from ..memory.roles import LIMITS
 from ..memory.versions import CURRENT
 
 if TYPE_CHECKING:

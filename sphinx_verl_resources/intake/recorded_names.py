@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..memory.names import Model, gpu_named, model_hint, model_named
+from ..memory.registries import Model, gpu_named, model_hint, model_named
 
 if TYPE_CHECKING:
     from ..diagnostics import Code
@@ -69,7 +69,7 @@ def model_of(registry: Registry[Architecture], *texts: object, left_open: str | 
         texts: values from the user, a script or a log; only strings are used.
         left_open: a value in a script that contains an unknown variable.
 
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> model_of(EstimatorContext().architectures, None, left_open="$HOME/models/Qwen3-8B").model
     'Qwen/Qwen3-8B'
     """
@@ -85,7 +85,7 @@ def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
 
     If a GPU is sold with several memory sizes, the text must contain the size.
 
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> recorded_gpu("H100 80GB HBM3 On", EstimatorContext().gpus)
     'H100'
     """

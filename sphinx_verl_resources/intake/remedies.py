@@ -55,7 +55,7 @@ from .moves import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ..memory.registries import Registries
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Request
     from .failure import Failure
     from .moves import Move
@@ -94,6 +94,7 @@ _BY_FRAME: tuple[tuple[str, tuple[Move, ...]], ...] = (
 _CRITIC = (smaller_critic, offload_critic, offload_critic_parameters)
 _BY_PHASE: Mapping[str, tuple[Move, ...]] = {
     "startup": (lower_share, *STATES, more_rollout_gpus),
+    "loading": STATES,
     "rollout": (lower_share, fewer_sequences, fewer_batched_tokens),
     "old-log-prob": (smaller_old, chunk_entropy, fuse_logits),
     "ref-log-prob": (smaller_reference, fuse_logits, offload_reference),
@@ -110,7 +111,15 @@ _BY_PHASE: Mapping[str, tuple[Move, ...]] = {
     "unknown": (lower_share, smaller_update, offload_optimizer, offload_parameters),
 }
 #: Phases of training, during which an engine on the same GPUs sleeps.
-_TRAINING = frozenset(_BY_PHASE) - {"startup", "rollout", "weight-sync", "checkpoint", "host", "unknown"}
+_TRAINING = frozenset(_BY_PHASE) - {
+    "startup",
+    "loading",
+    "rollout",
+    "weight-sync",
+    "checkpoint",
+    "host",
+    "unknown",
+}
 #: Share of a phase that a change must save to suffice, if the amount needed is unknown.
 _NOTICEABLE = 0.1
 #: Maximum number of proposed changes.
@@ -130,7 +139,7 @@ class Advice:
     after: Estimate | None = None
 
 
-def advice(of: Situation, request: Request | None, registries: Registries) -> tuple[Advice, ...]:
+def advice(of: Situation, request: Request | None, registries: EstimatorContext) -> tuple[Advice, ...]:
     """Return the changes to try, in order.
 
     Changes that the message calls for come first. If there is an estimate, it orders the changes that lower a
@@ -165,7 +174,7 @@ def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]
     return choices + [(remedy,) for remedy in rest if known.isdisjoint(remedy.overrides)]
 
 
-def _proposed(moves: Iterable[Move], of: Situation, registries: Registries) -> list[Remedy]:
+def _proposed(moves: Iterable[Move], of: Situation, registries: EstimatorContext) -> list[Remedy]:
     """Return the changes of the moves, with the key names of the run's version of verl."""
     found = []
     for remedy in filter(None, (move(of) for move in moves)):
@@ -210,7 +219,7 @@ def _ranked(
     failure: Failure,
     before: Estimate,
     request: Request,
-    registries: Registries,
+    registries: EstimatorContext,
 ) -> Iterator[Advice]:
     """Yield changes that lower the phase: sufficient ones by cost and size, then the most effective."""
     size = size_in(before, failure)
@@ -240,7 +249,7 @@ def size_in(found: Estimate, failure: Failure) -> float:
     return max(sizes, default=found.peak)
 
 
-def _after(remedy: Remedy, request: Request | None, registries: Registries) -> Estimate | None:
+def _after(remedy: Remedy, request: Request | None, registries: EstimatorContext) -> Estimate | None:
     """Return the estimate with a change; None if there is none."""
     if request is None or not remedy.overrides:
         return None

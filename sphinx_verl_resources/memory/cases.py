@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, RootModel, WithJsonSchema
 
 from ..dataset import DataFile
 from ..diagnostics import Diagnostic, Severity
-from ..records import MOST_GPUS, Record, SettingValue, Text, Url, problem
+from ..records import MOST_GPUS, Record, SettingValue, Text, Url
 from ..strict_yaml import Document
 from ..validation import explained, try_model, value_at
 from .request import dotted_leaves
@@ -32,23 +32,13 @@ CounterKind = Literal[
 _COUNTERS: dict[CounterKind, str] = {
     "torch-reserved": "(?!.*alloc).*reserved",
     "torch-static": "(?!.*(max|peak))(?=.*(torch|alloc)).*(after|before|init|load|static)",
-    "torch-allocated-with-pool": "(?!.*(without|exclud|subtract))(?=.*(torch|alloc)).*pool",
     "torch-allocated": ".*(torch|alloc)",
-    "device": ".*(smi|nvml|dcgm|device|dashboard)",
-    "unstated": "",
 }
 
 
 def _flat(settings: Any) -> Any:
     """Flatten nested keys to dotted ones; the schema rejects anything but a mapping."""
-    if not isinstance(settings, dict):
-        return settings
-    flat: dict[str, Any] = {}
-    for key, value in dotted_leaves(settings):
-        if key in flat:
-            raise problem("duplicate_key", f"{key[:99]!r} is dotted and nested", "keep one of the two")
-        flat[key] = value
-    return flat
+    return dict(dotted_leaves(settings)) if isinstance(settings, dict) else settings
 
 
 def _source(value: Any) -> Any:
@@ -111,32 +101,12 @@ class CaseGpus(Record):
     note: Words | None = None
 
 
-class ObservedTokens(Record):
-    """The tokens that the run processed in the logged step.
-
-    Attributes:
-        prompt_length_mean: Mean length of a prompt.
-        prompt_length_min: Shortest prompt.
-        prompt_length_max: Longest prompt.
-        response_length_mean: Mean length of a response.
-        response_length_min: Shortest response.
-        response_length_max: Longest response.
-        global_seqlen_mean: Mean tokens of a data-parallel rank.
-        global_seqlen_min: Tokens of the rank with the fewest.
-        global_seqlen_max: Tokens of the rank with the most.
-        total_num_tokens: Tokens of all ranks.
-    """
-
-    prompt_length_mean: float | None = Field(None, gt=0, le=1e12)
-    prompt_length_min: float | None = Field(None, ge=0, le=1e12)
-    prompt_length_max: float | None = Field(None, gt=0, le=1e12)
-    response_length_mean: float | None = Field(None, gt=0, le=1e12)
-    response_length_min: float | None = Field(None, ge=0, le=1e12)
-    response_length_max: float | None = Field(None, gt=0, le=1e12)
-    global_seqlen_mean: float | None = Field(None, gt=0, le=1e12)
-    global_seqlen_min: float | None = Field(None, ge=0, le=1e12)
-    global_seqlen_max: float | None = Field(None, gt=0, le=1e12)
-    total_num_tokens: float | None = Field(None, gt=0, le=1e12)
+#: Token counts of a logged step: of a prompt, of a response, of a data-parallel rank, and of all ranks.
+TokenCount = Literal[
+    "prompt_length_mean", "prompt_length_min", "prompt_length_max",
+    "response_length_mean", "response_length_min", "response_length_max",
+    "global_seqlen_mean", "global_seqlen_min", "global_seqlen_max", "total_num_tokens",
+]  # fmt: skip
 
 
 class CaseMeasured(Record):
@@ -171,8 +141,8 @@ class CaseMeasured(Record):
         >>> CaseMeasured(counter="torch-max-allocated").kind, CaseMeasured(counter="Peak VRAM").kind
         ('torch-allocated', 'unstated')
         """
-        likely = [kind for kind, start in _COUNTERS.items() if re.match(f"(?is:{start})", self.counter or "")]
-        return self.counter_kind or likely[0]
+        likely = (kind for kind, start in _COUNTERS.items() if re.match(f"(?is:{start})", self.counter or ""))
+        return self.counter_kind or next(likely, None) or "unstated"
 
 
 class Case(Record, json_schema_extra={"anyOf": [{"required": ["config"]}, {"required": ["training"]}]}):
@@ -217,7 +187,7 @@ class Case(Record, json_schema_extra={"anyOf": [{"required": ["config"]}, {"requ
         Mapping[Words, SettingValue] | None, BeforeValidator(_flat), WithJsonSchema({"type": "object"})
     ] = None
     training: Mapping[str, Any] | None = None
-    observed_tokens: ObservedTokens | None = None
+    observed_tokens: Mapping[TokenCount, Annotated[float, Field(ge=0, le=1e12)]] | None = None
     outcome: Literal["measured", "fits", "oom"] | None = None
     phase: Words | None = None
     oom_message: Words | None = None
@@ -306,10 +276,9 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
 def _read_case(item: Document) -> tuple[Case | None, list[Diagnostic]]:
     """Validate one case, and return its problems; unknown keys are warnings, and the case lacks them."""
     (case, errors), known = try_model(item.data, Case), deepcopy(item.data)
-    problems = explained(item, Case, errors)
     for *inside, key in (error["loc"] for error in errors if error["type"] == "extra_forbidden"):
         del reduce(getitem, inside, known)[key]
-    levels = {"unknown_key": Severity.WARNING}
+    problems, levels = explained(item, Case, errors), {"unknown_key": Severity.WARNING}
     problems = [replace(each, severity=levels.get(each.code, each.severity)) for each in problems]
     return case or try_model(known, Case)[0], problems
 
@@ -326,9 +295,3 @@ def _faults(case: Case, item: Document, recorded: bool, earlier: Entry | None) -
     if earlier and earlier.document.shown.rpartition("/")[0] == item.shown.rpartition("/")[0]:
         message = f"the id {case.id!r} is already used at {earlier.document.place(('id',))}"
         yield item.diagnostic(("id",), "duplicate_name", message, "rename one of the two")
-    if case.outcome == "measured" and not (case.measured and case.measured.gib):
-        message, hint = (
-            "the outcome is 'measured', but no figure is given",
-            "add measured: {gib: …, counter: …}",
-        )
-        yield item.diagnostic(("outcome",), "missing_key", message, hint, Severity.WARNING)

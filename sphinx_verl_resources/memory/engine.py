@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal
 
 from ..units import GIB
-from .allocations import Kind, allocate, fixed, size_of
-from .constants import CONTEXT, CUDA_GRAPHS, POOL_OFFSET
+from .allocations import CONTEXT, CUDA_GRAPHS, POOL_OFFSET, Kind, allocate, fixed, size_of
 from .request import ROLLOUT, warning_at
 from .versions import behaviour
 
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .shape import Shape
 
-EngineState = Literal["awake", "asleep", "taking weights"]
-
-#: Outside the engine's budget, and never freed.
-_GRAPHS = fixed(Kind.CUDA_GRAPHS, CUDA_GRAPHS)
+EngineState = Literal["not started", "awake", "asleep", "taking weights"]
 
 
 def engine_allocations(state: EngineState, shape: Shape, settings: Settings, before: float) -> Allocations:
@@ -35,40 +32,28 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
         settings: the run's settings.
         before: bytes already in use when the engine wakes up; SGLang takes a share of the rest.
     """
-    rollout = settings.rollout
-    if rollout.separate:
+    rollout, traits = settings.rollout, behaviour(settings.version)
+    if rollout.separate or state == "not started":
         return ()
-    if state == "awake":
-        return _awake(shape, settings, before)
-    if not rollout.frees_cache or (state == "taking weights" and rollout.cache_awake_in_sync):
-        return _awake(shape, settings, 0.0)  # it took its share before
-    graphs = () if rollout.eager else _GRAPHS
-    # With unmerged adapters, SGLang keeps the base model.
-    keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
-    if state == "taking weights" or keeps_base:
-        return (engine_weights(shape, settings), *graphs)
-    return graphs
-
-
-def _awake(shape: Shape, settings: Settings, before: float) -> Allocations:
-    """Return the whole budget: weights, activations of the profiling run, and a KV cache that fills it.
-
-    If the budget is too small for weights and graphs, the engine does not start; return only these.
-    """
-    rollout, capacity, traits = settings.rollout, settings.capacity, behaviour(settings.version)
-    weights, needed = engine_weights(shape, settings), () if rollout.eager else _GRAPHS
-    graphs = () if rollout.engine == "vllm" and traits.graphs_in_budget else needed
-    share = {"utilization": rollout.utilization}
-    if rollout.engine == "trtllm":  # its share is for the KV cache alone
-        free = {"free memory": max(0.0, capacity - before - weights.size)}
-        return (weights, allocate(Kind.ROLLOUT_CACHE, {**free, **share}, evidence="assumed"), *graphs)
-    whole = {"memory of the GPU": capacity}
+    # Outside the engine's budget, and never freed.
+    graphs = () if rollout.eager else fixed(Kind.CUDA_GRAPHS, CUDA_GRAPHS)
+    loaded = (engine_weights(shape, settings), *graphs)
+    keeps_cache = not rollout.frees_cache or (state == "taking weights" and rollout.cache_awake_in_sync)
+    if state != "awake" and not keeps_cache:
+        # With unmerged adapters, SGLang keeps the base model.
+        keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
+        return loaded if state == "taking weights" or keeps_base else graphs
+    # The whole budget: weights, activations of the profiling run, and a KV cache that fills it.
+    whole = {"memory of the GPU": settings.capacity}
     evidence: Evidence = "exact" if settings.capacity_known else "assumed"
     if rollout.engine != "vllm" or traits.engine_takes_free_memory:
-        whole = {"free memory": max(0.0, capacity - before)}
-        evidence = "assumed"
-    pool = allocate(Kind.ROLLOUT_POOL, {**whole, **share}, evidence=evidence)
-    return max((pool, *graphs), (weights, *needed), key=size_of)
+        taken = before if state == "awake" else 0.0  # otherwise it took its share before
+        whole, evidence = {"free memory": max(0.0, settings.capacity - taken)}, "assumed"
+    pool = allocate(Kind.ROLLOUT_POOL, {**whole, "utilization": rollout.utilization}, evidence=evidence)
+    if rollout.engine == "vllm" and traits.graphs_in_budget:
+        graphs = ()
+    # If the budget is too small for weights and graphs, the engine does not start.
+    return max((pool, *graphs), loaded, key=size_of)
 
 
 def engine_weights(shape: Shape, settings: Settings) -> Allocation:
@@ -90,15 +75,15 @@ def sleeping_weights(shape: Shape, settings: Settings) -> Allocations:
     on_host = traits.sleep_keeps_weights or (adapters and traits.adapters_keep_weights)
     if rollout.engine == "sglang":  # with unmerged adapters the weights stay on the GPU
         on_host = traits.sglang_backup and not adapters
-    if rollout.separate or not rollout.frees_cache or not on_host:
-        return ()
-    return (engine_weights(shape, settings)._replace(kind=Kind.SLEEPING_WEIGHTS),)
+    weights = engine_weights(shape, settings)._replace(kind=Kind.SLEEPING)
+    return (weights,) if on_host and rollout.frees_cache and not rollout.separate else ()
 
 
 def vllm_pool_in_torch_peak(settings: Settings) -> Allocations:
     """Return the part of vLLM's pool that PyTorch's counter includes, whether the engine sleeps or not."""
-    rollout = settings.rollout
-    if settings.counter_leaves_pool_out or rollout.separate or rollout.engine != "vllm":
+    rollout, in_process = settings.rollout, behaviour(settings.version).engine_in_process
+    # EasyR1 subtracts the freed engine from PyTorch's counter.
+    if settings.entropy_free or not in_process or rollout.separate or rollout.engine != "vllm":
         return ()
     pool = max(0.0, settings.capacity * rollout.utilization - POOL_OFFSET.value)
     return (allocate(Kind.ROLLOUT_POOL, {"pool": pool}, evidence="assumed"),) if pool else ()
@@ -117,7 +102,7 @@ def cache_tokens(shape: Shape, settings: Settings) -> float:
     room -= CONTEXT.value + rollout.batched_tokens * shape.forward / rollout.tensor
     room -= rollout.sequences * shape.vocabulary * 4
     each = kv_cache_bytes_per_token(shape.architecture, rollout.tensor)
-    return max(0.0, room) / each if each else float("inf")
+    return max(0.0, room) / each if each else math.inf  # a test-size model without full attention
 
 
 def needed_cache_tokens(shape: Shape, settings: Settings) -> float:
@@ -132,10 +117,8 @@ def needed_cache_tokens(shape: Shape, settings: Settings) -> float:
     return settings.lengths.limit
 
 
-def kv_cache_bytes_per_token(
-    architecture: Architecture, tensor_parallel: int = 1, element_bytes: int = 2
-) -> int:
-    """Return the bytes of one token in the KV cache of one GPU, over all layers.
+def kv_cache_bytes_per_token(architecture: Architecture, tensor_parallel: int) -> int:
+    """Return the bytes of one token in the KV cache of one GPU, over all layers, in 16 bits.
 
     ``tensor_parallel`` GPUs divide the key-value heads, and replicate them if there are more GPUs than heads.
     The compressed cache of multi-head latent attention is not divided. Layers with linear attention have no
@@ -143,7 +126,7 @@ def kv_cache_bytes_per_token(
 
     Source: shapes; vLLM ``vllm/v1/kv_cache_interface.py``.
 
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> qwen = EstimatorContext().architectures.get("Qwen/Qwen2.5-7B")
     >>> [kv_cache_bytes_per_token(qwen, gpus) for gpus in (1, 2, 4, 8)]
     [57344, 28672, 14336, 14336]
@@ -151,9 +134,9 @@ def kv_cache_bytes_per_token(
     linear, mla = architecture.linear_attention, architecture.mla
     layers = architecture.num_hidden_layers // (linear.full_attention_interval if linear else 1)
     if mla:
-        return layers * (mla.kv_lora_rank + mla.qk_rope_head_dim) * element_bytes
-    heads = -(-architecture.num_key_value_heads // max(1, tensor_parallel))
-    return 2 * layers * heads * architecture.head_dim * element_bytes
+        return 2 * layers * (mla.kv_lora_rank + mla.qk_rope_head_dim)
+    heads = -(-architecture.num_key_value_heads // tensor_parallel)
+    return 2 * layers * 2 * heads * architecture.head_dim  # keys and values
 
 
 def cache_problems(shape: Shape, settings: Settings) -> Iterator[Diagnostic]:

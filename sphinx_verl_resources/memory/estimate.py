@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, ClassVar
 
 from ..diagnostics import NoAnswerError
 from ..units import Breakdown, Factor
-from .accuracy import EASYR1, FSDP, FSDP_TODAY, MEGATRON, OTHER
-from .allocations import Kind, fixed, size_of
-from .constants import ABOVE, BELOW, ENGINE_LEAST, ENGINE_MOST, HOST_BASE, TYPICAL_LENGTH
+from .allocations import ABOVE, BELOW, ENGINE_LEAST, ENGINE_MOST, HOST, TYPICAL_LENGTH, Kind, fixed, size_of
 from .engine import cache_problems, sleeping_weights, vllm_pool_in_torch_peak
-from .keys import key_warnings
 from .phases import phases_of, roles_of
-from .resolve import resolve
-from .settings import least
+from .registries import EASYR1, FSDP, MEGATRON, TRAINING, capacity_of, capacity_range
+from .resolve import key_warnings, resolve
+from .settings import gpu_of, least
+from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..diagnostics import Diagnostic
-    from .allocations import Allocations
+    from .allocations import Allocations, Constant
     from .phases import Phase
-    from .registries import Registries
+    from .registries import EstimatorContext
     from .request import Request, Verdict
     from .settings import Settings
     from .shape import Shape
@@ -34,52 +33,53 @@ if TYPE_CHECKING:
 _TODAY = (0, 8, 0)
 
 
+def _end(phases: Iterable[Phase], error: float, engine: Constant) -> float:
+    """Return the largest total if the training process differs by an error, and the engine by a constant."""
+    totals = (phase.total + error * phase.counted + (engine.value - 1) * phase.of_engine for phase in phases)
+    return max(totals, default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AnyEstimate:
-    """The base of estimates: the peak, its range and its verdict. Sizes are bytes on the fullest GPU.
+    """The peak, its range and its verdict, from phases. Sizes are bytes on the fullest GPU.
 
     Attributes:
         phases: the phases, in their order within a step.
-        least: the phases with everything unknown at its most favourable value.
-        kind: the kind of run, one of ``CASE_GROUPS``.
-        error: the relative error of the training process's memory that 90 % of known runs of this kind stay
-            within.
-        capacity: bytes that the GPU offers to programs; None if unknown.
+        kind: the kind of run, see ``kind_of``.
+        errors: the relative errors of the training process's memory that 90 % of known runs stay within, for
+            the GPU's peak and for PyTorch's counter.
+        capacity: bytes that the GPU offers to programs; None if unknown. If only its nominal memory is known,
+            the least that GPUs of this size offer.
+        most_capacity: the most that they offer; None if the capacity is known.
         counted_besides: bytes of a rollout engine's pool that PyTorch counts too.
         undecided: unknown settings that decide memory, each with a reason; with any of them, no figure is
             valid.
         unsupported: settings that the estimate ignores, each with a reason.
         ran: whether the run is known to have run on these GPUs.
+        version: the version of verl.
+        warnings: warnings about the request.
+        host: host memory. Sizes are bytes per node.
+        fits_up_to_tokens: the largest mean sequence length that fits, in tokens; None if it does not matter.
     """
 
-    phases: tuple[Phase, ...]
-    least: tuple[Phase, ...]
+    phases: tuple[Phase, ...] = field(repr=False, compare=False)
     kind: str
-    error: float
+    errors: tuple[float, float]
     capacity: float | None
+    most_capacity: float | None = None
     counted_besides: float = 0.0
     undecided: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     ran: bool = False
+    version: Version | None = None
+    warnings: ClassVar[tuple[Diagnostic, ...]] = ()
+    host: ClassVar[Breakdown | None] = None
+    fits_up_to_tokens: ClassVar[float | None] = None
 
-    @property
-    def warnings(self) -> tuple[Diagnostic, ...]:
-        """Warnings about the request."""
-        return ()
-
-    @property
-    def version(self) -> Version | None:
-        """The version of verl."""
-        return None
-
-    @property
-    def host(self) -> Breakdown | None:
-        """Host memory. Sizes are bytes per node."""
-        return None
-
-    @property
-    def fits_up_to_tokens(self) -> float | None:
-        """The largest mean sequence length that fits, in tokens; None if it does not matter."""
-        return None
+    @cached_property
+    def least(self) -> tuple[Phase, ...]:
+        """The phases with everything unknown at its most favourable value."""
+        return self.phases
 
     @cached_property
     def peak_phase(self) -> Phase:
@@ -94,21 +94,12 @@ class AnyEstimate:
     @cached_property
     def high(self) -> float:
         """The high end of the peak."""
-        return ABOVE.value + max(
-            phase.total + self.error * phase.counted + (ENGINE_MOST.value - 1) * phase.of_engine
-            for phase in self.phases
-        )
+        return ABOVE.value + _end(self.phases, self.errors[0], ENGINE_MOST)
 
     @cached_property
     def low(self) -> float:
         """The low end of the peak."""
-        return (
-            max(
-                phase.total - self.error * phase.counted - (1 - ENGINE_LEAST.value) * phase.of_engine
-                for phase in self.least
-            )
-            - BELOW.value
-        )
+        return _end(self.least, -self.errors[0], ENGINE_LEAST) - BELOW.value
 
     @property
     def torch_peak(self) -> float:
@@ -124,16 +115,12 @@ class AnyEstimate:
         """Both ends of the range of ``torch_peak``."""
         low, high = (max(phase.counted for phase in phases) for phases in (self.least, self.phases))
         besides = self.counted_besides
-        return besides + low * (1 - self.error), besides + high * (1 + self.error)
+        return besides + low * (1 - self.errors[1]), besides + high * (1 + self.errors[1])
 
     def of_phase(self, name: str) -> AnyEstimate:
         """Return the estimate of one phase alone; the whole estimate if it has no such phase."""
-        phases, least = (
-            tuple(phase for phase in all_ if phase.name == name) for all_ in (self.phases, self.least)
-        )
-        if not phases:
-            return self
-        return PhasesEstimate(phases, least, self.kind, self.error, self.capacity, self.counted_besides)
+        phases = tuple(phase for phase in self.phases if phase.name == name)
+        return replace(self, phases=phases) if phases else self
 
     @property
     def fits(self) -> bool:
@@ -145,26 +132,14 @@ class AnyEstimate:
         """The verdict: both ends of the range compared with the capacity."""
         if self.capacity is None or self.undecided:
             return "unknown"
-        if self.high <= self.capacity:
+        if self.fits:
             return "fits"
-        if self.low > self.capacity:
+        if self.low > (self.most_capacity or self.capacity):
             return "borderline" if self.ran else "does-not-fit"
         return "borderline" if self.fits_up_to_tokens is None else "depends-on-lengths"
 
 
-@dataclass(frozen=True)
-class PhasesEstimate(AnyEstimate):
-    """An estimate with given phases, for example of a single phase of a run."""
-
-    phases: tuple[Phase, ...]
-    least: tuple[Phase, ...]
-    kind: str
-    error: float
-    capacity: float | None
-    counted_besides: float = 0.0
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Estimate(AnyEstimate):
     """The memory of a run of verl.
 
@@ -173,54 +148,26 @@ class Estimate(AnyEstimate):
         settings: verl's settings, resolved.
         request: the request.
         registries: the registries.
-        noted: warnings about the request, except those about the rollout engine's cache and about keys.
+        noted: warnings about the request, except those about keys and the rollout engine's cache.
     """
 
     shape: Shape
     settings: Settings
-    kind: str
-    error: float
     request: Request = field(repr=False, compare=False)
-    registries: Registries = field(repr=False, compare=False)
-    noted: tuple[Diagnostic, ...] = ()
-    unsupported: tuple[str, ...] = ()
-    ran: bool = False
+    registries: EstimatorContext = field(repr=False, compare=False)
+    noted: tuple[Diagnostic, ...]
 
     @cached_property
-    def phases(self) -> tuple[Phase, ...]:  # type: ignore[override]
-        """The phases, in their order within a step."""
-        return phases_of(self.shape, self.settings)
-
-    @cached_property
-    def least(self) -> tuple[Phase, ...]:  # type: ignore[override]
+    def least(self) -> tuple[Phase, ...]:
         """The phases with everything unknown at its most favourable value."""
+        names = {phase.name for phase in self.phases}
+        other = (phase for phase in phases_of(self.shape, least(self.settings)) if phase.name in names)
         # Logits can take more memory without padding than with it.
-        other = phases_of(self.shape, least(self.settings))
-        return min(other, self.phases, key=lambda phases: max(phase.total for phase in phases))
+        return min(tuple(other), self.phases, key=lambda phases: max(phase.total for phase in phases))
 
     @property
-    def capacity(self) -> float | None:  # type: ignore[override]
-        """The GPU's capacity: the bytes that it offers to programs."""
-        return self.settings.capacity if self.settings.capacity_known else None
-
-    @property
-    def undecided(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Unknown settings that decide memory, each with a reason; with any of them, no figure is valid."""
-        return self.settings.undecided
-
-    @property
-    def version(self) -> Version:
-        """The version of verl."""
-        return self.settings.version
-
-    @cached_property
-    def counted_besides(self) -> float:  # type: ignore[override]
-        """Bytes of the pool of a rollout engine in the training process."""
-        return size_of(vllm_pool_in_torch_peak(self.settings))
-
-    @property
-    def warnings(self) -> tuple[Diagnostic, ...]:
-        """The warnings about the request, about the rollout engine's cache, and about keys."""
+    def warnings(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
+        """The warnings about the request, its keys and the rollout engine's cache."""
         named = key_warnings(self.request, self.registries, self.noted)
         return (*self.noted, *named, *cache_problems(self.shape, self.settings))
 
@@ -231,11 +178,11 @@ class Estimate(AnyEstimate):
 
     def with_mean(self, mean: float) -> Estimate:
         """Return the estimate for sequences of a known mean length in tokens."""
-        lengths = replace(self.settings.lengths, mean=mean, known=True)
-        return replace(self, settings=replace(self.settings, lengths=lengths))
+        settings = replace(self.settings, lengths=replace(self.settings.lengths, mean=mean))
+        return replace(self, settings=settings, phases=phases_of(self.shape, settings))
 
     @cached_property
-    def fits_up_to_tokens(self) -> float | None:
+    def fits_up_to_tokens(self) -> float | None:  # type: ignore[override]
         """The largest mean sequence length that fits; None unless lengths are unknown and decide the verdict.
 
         Among the lengths of real data, this is the largest whose whole range fits, otherwise the largest
@@ -244,27 +191,21 @@ class Estimate(AnyEstimate):
         lengths, capacity = self.settings.lengths, self.capacity
         if lengths.known or self.undecided or capacity is None or not self.low <= capacity < self.high:
             return None
-
-        def longest(shortest: int, fits: Callable[[Estimate], bool]) -> int | None:
-            def with_mean(mean: int) -> bool:
-                return fits(self.with_mean(mean))
-
-            if not with_mean(shortest):
-                return None
-            return largest_that_fits(shortest, int(lengths.longest), with_mean)
-
         usual = math.ceil(lengths.longest * TYPICAL_LENGTH.value)
-        tokens = longest(usual, lambda estimate: estimate.fits)
-        if tokens is None and self.peak > capacity:
-            tokens = longest(usual, lambda estimate: estimate.peak <= capacity)
-            tokens = tokens or longest(1, lambda estimate: estimate.fits)
-        return tokens
+        tries: list[tuple[int, Callable[[Estimate], bool]]] = [(usual, lambda own: own.fits)]
+        if self.peak > capacity:
+            tries += [(usual, lambda own: own.peak <= capacity), (1, lambda own: own.fits)]
+        for shortest, fits in tries:
+            lengths_fit = partial(lambda fits, mean: fits(self.with_mean(mean)), fits)
+            if lengths_fit(shortest):
+                return largest_that_fits(shortest, int(lengths.longest), lengths_fit)
+        return None
 
     @cached_property
-    def host(self) -> Breakdown:
+    def host(self) -> Breakdown:  # type: ignore[override]
         """Host memory of the fullest node, roughly. Sizes are bytes per node.
 
-        These are the offloaded states and activations of every GPU of the node, the reference policy, the
+        These are the offloaded states of every GPU of the node, the reference policy, the
         sleeping rollout engine's weights if its version keeps them, and the memory of Ray, data and Python.
         """
         settings = self.settings
@@ -274,15 +215,16 @@ class Estimate(AnyEstimate):
             of_gpu += max((role.offloaded() for role in stages), key=size_of, default=())
         if settings.reference:
             of_gpu += max((actor.offloaded_reference() for actor in actors), key=size_of)
+        if settings.actor.backend == "megatron" and behaviour(settings.version).offload_doubles:
+            of_gpu += tuple(item for item in of_gpu if item.kind is Kind.WEIGHTS)
         components = [item.component for item in of_gpu + sleeping_weights(self.shape, settings)]
         per_node = settings.gpus / settings.nodes
         if per_node != 1:
-            of_node = Factor("GPUs of the node", per_node)
-            components = [component.changed(of_node) for component in components]
-        return Breakdown((*components, fixed(Kind.HOST_PROCESSES, HOST_BASE)[0].component))
+            components = [part.changed(Factor("GPUs of the node", per_node)) for part in components]
+        return Breakdown((*components, fixed(Kind.HOST_PROCESSES, HOST)[0].component))
 
 
-def estimate(request: Request, registries: Registries) -> Estimate:
+def estimate(request: Request, registries: EstimatorContext) -> Estimate:
     """Estimate the memory of a run of verl.
 
     Args:
@@ -292,21 +234,37 @@ def estimate(request: Request, registries: Registries) -> Estimate:
     Raises:
         NoAnswerError: the request cannot be estimated.
 
-    >>> from sphinx_verl_resources.memory.context import EstimatorContext
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> from sphinx_verl_resources.memory.request import Request
     >>> config = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "algorithm.adv_estimator": "grpo"}
-    >>> registries = EstimatorContext().registries
+    >>> registries = EstimatorContext()
     >>> estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), registries).peak_phase.name
     'rollout'
     """
     shape, settings, warnings, unsupported = resolve(request, registries)
-    kind = kind_of(shape, settings)
+    kind, most = kind_of(shape, settings), None
+    if request.memory_gb and not gpu_of(request, registries):
+        alike = [capacity_of(gpu) for gpu in registries.gpus if gpu.memory_gb == request.memory_gb]
+        most = max(alike, default=capacity_range(request.memory_gb)[1])
     return Estimate(
-        shape, settings, kind, error_of(kind, registries), request, registries, warnings, unsupported
+        phases=phases_of(shape, settings),
+        kind=kind,
+        errors=errors_of(kind, registries),
+        capacity=settings.capacity if settings.capacity_known else None,
+        most_capacity=most,
+        counted_besides=size_of(vllm_pool_in_torch_peak(settings)),
+        undecided=settings.undecided,
+        unsupported=unsupported,
+        version=settings.version,
+        shape=shape,
+        settings=settings,
+        request=request,
+        registries=registries,
+        noted=warnings,
     )
 
 
-def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerError:
+def attempt(request: Request, registries: EstimatorContext) -> Estimate | NoAnswerError:
     """Return the estimate of a request, or the error, so that a search can continue."""
     try:
         return estimate(request, registries)
@@ -315,27 +273,26 @@ def attempt(request: Request, registries: Registries) -> Estimate | NoAnswerErro
 
 
 def kind_of(shape: Shape, settings: Settings) -> str:
-    """Return the kind of a run, by backend and verl version; errors are recorded by kind."""
-    architecture = shape.architecture
+    """Return the kind of a run; errors are recorded by kind.
+
+    This is one of ``CASE_GROUPS``, for verl with ``-lora`` for adapters and ``-experts``, in this order.
+    """
     if settings.entropy_free:
         return EASYR1
-    if settings.actor.backend == "megatron":
-        return MEGATRON
-    if architecture.moe or architecture.vision or architecture.linear_attention or settings.critic:
-        return OTHER
-    return FSDP if settings.version < _TODAY else FSDP_TODAY
+    if settings.trains_alone:
+        return TRAINING
+    is_lora, has_experts = settings.actor.lora_rank > 0, shape.architecture.moe is not None
+    traits = {"-today": settings.version >= _TODAY, "-lora": is_lora, "-experts": has_experts}
+    group = MEGATRON if settings.actor.backend == "megatron" else FSDP
+    return group + "".join(name for name, applies in traits.items() if applies)
 
 
-def likeness(own: Estimate) -> tuple[bool, bool, bool]:
-    """Return whether a run uses today's verl, trains adapters and has experts; see ``AccuracyPart``."""
-    settings = own.settings
-    return settings.version >= _TODAY, settings.actor.lora_rank > 0, own.shape.architecture.moe is not None
-
-
-def error_of(kind: str, registries: Registries) -> float:
-    """Return the error of a kind of run; if it is unknown, the worst that is known."""
+def errors_of(kind: str, registries: EstimatorContext) -> tuple[float, float]:
+    """Return the errors of a kind of run, see ``AnyEstimate``; the worst known ones if they are unknown."""
     own = registries.accuracy.get(kind)
-    return own.error if own else max((entry.error for entry in registries.accuracy), default=1.0)
+    pairs = [(entry.error, entry.counter_error) for entry in ([own] if own else registries.accuracy)]
+    error, counter_error = zip(*pairs or [(1.0, 1.0)], strict=True)
+    return max(error), max(counter_error)
 
 
 def largest_that_fits(low: int, high: int, fits: Callable[[int], bool]) -> int:

@@ -6,34 +6,107 @@ phase: verl at 1dda039b9 and earlier releases, see ``versions``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
-from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..i18n import N_
 from ..units import Breakdown, Category
-from .allocations import Kind, allocate, fixed, size_of
-from .constants import COMMUNICATORS, CONTEXT, FRAGMENTATION, MEGATRON_COMMUNICATORS, UNEVEN_EXPERTS
+from .allocations import (
+    COMMUNICATORS,
+    CONTEXT,
+    FRAGMENTATION,
+    LOGITS_IN_LOGS,
+    MEGATRON_COMMUNICATORS,
+    UNEVEN_EXPERTS,
+    Kind,
+    allocate,
+    fixed,
+    size_of,
+)
 from .engine import engine_allocations
 from .fsdp import FsdpRole
-from .logits import logits, logits_gradient
-from .megatron import megatron_roles
+from .megatron import MegatronRole, megatron_roles
 from .settings import old_tokens, reference_tokens, update_tokens
 from .versions import behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
-    from .allocations import Allocations, Update
-    from .constants import Constant
+    from .allocations import Allocations, Constant
     from .engine import EngineState
     from .roles import Role
     from .settings import Settings
     from .shape import Shape
 
+# -- vocabulary-wide tensors
+
+Pass = Literal["old", "reference", "update", "gradient"]
+#: Bytes per token and vocabulary entry: for every token, and for each token of a chunk.
+PerLogit = tuple[float, float]
+#: ``PerLogit`` by the way to compute the entropy: in older and newer versions without gradients, and the same
+#: in updates. With FSDP, newer versions divide logits out of place; Megatron changed with v0.6.0. In updates,
+#: chunks keep copies in fp32 for the backward pass, so they cost more than one compiled kernel.
+_PER_LOGIT: Mapping[str, tuple[PerLogit, PerLogit, PerLogit, PerLogit]] = {
+    "none": ((2, 0), (4, 0), (8, 0), (4, 0)),
+    "compiled": ((2, 0), (4, 0), (8, 0), (6, 0)),
+    "eager": ((14, 0), (16, 0), (28, 0), (26, 0)),
+    "eager recomputed": ((14, 0), (16, 0), (28, 0), (30, 0)),
+    "chunked": ((2, 12), (4, 12), (12, 12), (10, 20)),
+    "chunked recomputed": ((2, 12), (4, 12), (12, 12), (14, 12)),
+    "megatron none": ((6, 0), (6, 0), (6, 0), (8, 0)),
+    "megatron eager": ((8, 0), (12, 0), (8, 0), (12, 0)),
+    "megatron chunked": ((8, 0), (8, 4), (8, 0), (12, 0)),
+    # The fused kernel has chunks of 512 tokens.
+    "fused none": ((0, 12), (0, 12), (0, 20), (0, 20)),
+    "fused entropy": ((0, 12), (0, 12), (0, 28), (0, 28)),
+}
+
+
+def logits(name: Pass, shape: Shape, settings: Settings, tokens: float) -> Allocations:
+    """Return the vocabulary-wide tensors of a pass, or the gradient of the logits."""
+    rows = 512.0 if settings.fused_kernels else min(float(settings.entropy_chunk), tokens)
+    whole, chunk = _per_logit(name, settings, tokens, rows)
+    vocabulary, sharers = {"vocabulary": shape.vocabulary}, settings.actor.megatron.tensor
+    return tuple(
+        allocate(Kind.LOGITS, {**count, **vocabulary}, each, sharers, "TP", evidence="measured")
+        for count, each in (({"tokens": tokens}, whole), ({"tokens of a chunk": rows}, chunk))
+        if each
+    )
+
+
+def _per_logit(name: Pass, settings: Settings, tokens: float, rows: float) -> PerLogit:
+    """Return the bytes per token and vocabulary entry in a pass; chunks have ``rows`` tokens."""
+    actor, update, version = settings.actor, name == "update", settings.version
+    if name == "gradient":
+        return (0 if settings.fused_kernels else 4 if actor.backend == "megatron" else 2), 0
+    computed = settings.computes_entropy if update else name == "old" and not settings.entropy_free
+    way = ("chunked" if settings.entropy_chunk else "eager") if computed else "none"
+    newer = behaviour(version).second_logits_copy
+    if settings.fused_kernels:
+        way = "fused entropy" if computed else "fused none"
+    elif actor.backend == "megatron":
+        if settings.trains_alone and (actor.megatron.fused_loss or actor.megatron.fused_activation):
+            return 2, 0  # plain training whose source states fused kernels; verl computes its own loss
+        way, newer = f"megatron {way}", version >= (0, 6, 0)
+    else:
+        newer |= update and not actor.remove_padding  # padded logits are not a view
+        if way == "eager" and settings.compiled_entropy and actor.remove_padding:
+            way = "compiled"  # never for padded batches
+            if update and settings.lengths.observed and version < (0, 8, 0):
+                return LOGITS_IN_LOGS.value, 0
+        elif computed and settings.entropy_recomputed:
+            way += " recomputed"
+    each = _PER_LOGIT[way][2 * update + newer]
+    # The loss of an update with chunks is wider than its backward pass if there are many.
+    choices = (each, (12, 4)) if update and way == "chunked" else (each,)
+    return max(choices, key=lambda pair: pair[0] * tokens + pair[1] * rows)
+
+
+# -- phases
+
 #: The phases in their order within a step, and their display names.
 LABELS = {
+    "loading": N_("Loading"),
     "rollout": N_("Rollout"),
     "old-log-prob": N_("Old log-prob"),
     "ref-log-prob": N_("Reference log-prob"),
@@ -50,8 +123,7 @@ LABELS = {
 _TRANSIENT = frozenset({Category.ACTIVATIONS, Category.LOGITS, Category.GATHERED})
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(NamedTuple):
     """One phase, on the GPU that is fullest in it. Sizes are bytes.
 
     Attributes:
@@ -82,9 +154,8 @@ class Phase:
             lost = {"activations, logits and gathered": transient, "share": fragmented.value}
             overhead += (allocate(Kind.FRAGMENTATION, lost, evidence="assumed"),)
         counted, of_engine = size_of(trainer), size_of(engine)
-        return cls(
-            name, trainer, engine, overhead, counted, of_engine, counted + of_engine + size_of(overhead)
-        )
+        total = counted + of_engine + size_of(overhead)
+        return cls(name, trainer, engine, overhead, counted, of_engine, total)
 
     @property
     def label(self) -> str:
@@ -110,125 +181,86 @@ class Phase:
         return sizes
 
 
-_TOTAL: Callable[[Phase], float] = attrgetter("total")
-
-
-class TrainedRole(Protocol):
-    """The memory of the actor or the critic on one GPU, with any training backend. Sizes are bytes."""
-
-    @property
-    def has_head(self) -> bool:
-        """True if the role computes the vocabulary-wide outputs on this GPU."""
-
-    @property
-    def idle(self) -> Allocations:
-        """The allocations that stay on the GPU while other roles work, from the first update on."""
-
-    @property
-    def waiting(self) -> Allocations:
-        """The allocations that stay on the GPU between a pass without gradients and the update."""
-
-    def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
-        """Return the allocations in a pass without gradients: at its widest layer, and at the head."""
-
-    def update(self, tokens: float) -> Update:
-        """Return the allocations of an update."""
-
-    def resident_reference(self) -> Allocations:
-        """Return the reference policy's allocations that stay on the GPU in all phases."""
-
-    def reference_pass(self, tokens: float, resident: Allocations) -> tuple[Allocations, Allocations]:
-        """Return the same as ``inference`` for the reference policy, without its ``resident`` allocations."""
-
-    def weight_sync(self, bucket: Allocations) -> Allocations:
-        """Return the allocations during weight sync, which sends the weights in a bucket."""
-
-    def offloaded(self) -> Allocations:
-        """Return this GPU's states and activations that are in host memory at any time."""
-
-    def offloaded_reference(self) -> Allocations:
-        """Return this GPU's share of a reference policy in host memory."""
+TrainedRole = FsdpRole | MegatronRole
+#: The state of the rollout engine in each phase; in others it sleeps.
+_ENGINE: Mapping[str, EngineState] = {
+    "loading": "not started", "rollout": "awake", "weight-sync": "taking weights",
+}  # fmt: skip
 
 
 def roles_of(shape: Shape, settings: Settings) -> tuple[tuple[TrainedRole, ...], tuple[TrainedRole, ...]]:
     """Return the actor, and the critic if there is one, on each pipeline stage that can be the fullest."""
 
-    def stages_of(role: Role, *, critic: bool) -> tuple[TrainedRole, ...]:
-        if role.backend == "megatron":
+    def stages_of(role: Role | None, *, critic: bool) -> tuple[TrainedRole, ...]:
+        if role and role.backend == "megatron":
             return megatron_roles(shape, settings, role, critic=critic)
-        return (FsdpRole(shape, settings, role, critic=critic),)
+        return (FsdpRole(shape, settings, role, critic=critic),) if role else ()
 
-    critics = stages_of(settings.critic, critic=True) if settings.critic else ()
-    return stages_of(settings.actor, critic=False), critics
+    return stages_of(settings.actor, critic=False), stages_of(settings.critic, critic=True)
 
 
 def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
     """Return every phase of a step, each on the pipeline stage that is fullest in it."""
     actors, critics = roles_of(shape, settings)
-    aligned = len(actors) == len(critics)
+    aligned, megatron, rollout = len(actors) == len(critics), settings.actor.megatron, settings.rollout
     # A critic with the actor's pipeline size has its stages on the same GPUs.
     pairs = zip(actors, critics, strict=True) if aligned else product(actors, critics or (None,))
-    overhead, megatron = _overhead(settings), settings.actor.megatron
+    # In every phase: the contexts of the processes on a GPU, and the communicators. SGLang always has its own
+    # processes: ``AsyncEngine`` in verl/workers/rollout/sglang_rollout/sglang_rollout.py:134 at v0.5.0.
+    shared = rollout.engine != "sglang" and behaviour(settings.version).engine_in_process
+    contexts = [CONTEXT] if shared or rollout.separate else [CONTEXT, CONTEXT]
+    of_groups = MEGATRON_COMMUNICATORS if settings.actor.backend == "megatron" else COMMUNICATORS
+    overhead = fixed(Kind.OVERHEAD, *contexts, *([of_groups] if settings.gpus > 1 else []))
     fragmented = UNEVEN_EXPERTS if shape.expert_parameters and megatron.expert > 1 else FRAGMENTATION
 
-    def phase(name: str, trainer: Allocations, state: EngineState) -> Phase:
-        engine = engine_allocations(state, shape, settings, size_of(trainer))
+    def phase(name: str, trainer: Allocations) -> Phase:
+        engine = engine_allocations(_ENGINE.get(name, "asleep"), shape, settings, size_of(trainer))
         return Phase.of(name, trainer, engine, overhead, fragmented)
 
-    of_stages = [_trainer_phases(shape, settings, actor, critic) for actor, critic in pairs]
-    return tuple(
-        max((phase(*of_one) for of_one in of_stage), key=_TOTAL) for of_stage in zip(*of_stages, strict=True)
-    )
+    of_stages = [[phase(*one) for one in _trainer_phases(shape, settings, *pair)] for pair in pairs]
+    return tuple(max(of_one, key=lambda phase: phase.total) for of_one in zip(*of_stages, strict=True))
 
 
 def _trainer_phases(
     shape: Shape, settings: Settings, actor: TrainedRole, critic: TrainedRole | None
-) -> Iterator[tuple[str, Allocations, EngineState]]:
-    """Yield each phase on one GPU: its name, the trainer's allocations and the rollout engine's state."""
+) -> Iterator[tuple[str, Allocations]]:
+    """Yield each phase on one GPU: its name and the trainer's allocations."""
     reference = actor.resident_reference() if settings.reference else ()
     others = (critic.idle if critic else ()) + reference
+
+    def vocabulary(name: Pass, tokens: float) -> Allocations:
+        return logits(name, shape, settings, tokens) if actor.has_head else ()
+
+    if behaviour(settings.version).loads_whole_model and settings.actor.backend == "fsdp2":
+        # ``_distribute_tensors`` in torch/distributed/_state_dict_utils.py makes shards that are views.
+        each = settings.actor.fsdp.parameter_bytes
+        yield "loading", (allocate(Kind.WEIGHTS, {"parameters": shape.parameters}, each),)
     if not settings.rollout.separate:
-        yield "rollout", actor.idle + others, "awake"
+        yield "rollout", actor.idle + others
     if settings.old_log_prob:
         tokens = old_tokens(settings)
-        of_vocabulary = logits("old", shape, settings, tokens) if actor.has_head else ()
-        yield "old-log-prob", _wider(*actor.inference(tokens), of_vocabulary) + others, "asleep"
+        at_layer, at_head = actor.inference(tokens)
+        yield "old-log-prob", max(at_layer, at_head + vocabulary("old", tokens), key=size_of) + others
     if settings.reference:
         tokens = reference_tokens(settings)
-        of_vocabulary = logits("reference", shape, settings, tokens) if actor.has_head else ()
-        passing = _wider(*actor.reference_pass(tokens, reference), of_vocabulary)
-        yield "ref-log-prob", passing + others, "asleep"
-    if critic and settings.critic:
-        beside_critic = actor.waiting + reference
-        tokens = update_tokens(settings, settings.critic)
-        yield "critic-values", _wider(*critic.inference(tokens), ()) + beside_critic, "asleep"
+        at_layer, at_head = actor.reference_pass(tokens, reference)
+        yield "ref-log-prob", max(at_layer, at_head + vocabulary("reference", tokens), key=size_of) + others
+    if critic:
+        beside = actor.waiting + reference
+        tokens = update_tokens(settings, critic.role)
+        yield "critic-values", max(critic.inference(tokens), key=size_of) + beside
         update = critic.update(tokens)
-        yield "critic-forward", update.loss + beside_critic, "asleep"
-        yield "critic-backward", update.backward + beside_critic, "asleep"
-        yield "critic-optimizer-step", update.step + beside_critic, "asleep"
+        yield "critic-forward", update.loss + beside
+        yield "critic-backward", update.backward + beside
+        yield "critic-optimizer-step", update.step + beside
     tokens = update_tokens(settings, settings.actor)
-    of_vocabulary = logits("update", shape, settings, tokens) if actor.has_head else ()
-    gradient = logits_gradient(shape, settings, tokens) if actor.has_head else ()
     update = actor.update(tokens)
-    yield "update-forward", update.loss + of_vocabulary + others, "asleep"
-    yield "update-backward", max(update.backward, update.at_head + gradient, key=size_of) + others, "asleep"
-    yield "optimizer-step", update.step + others, "asleep"
+    at_head = update.at_head + vocabulary("gradient", tokens)
+    yield "update-forward", update.loss + vocabulary("update", tokens) + others
+    yield "update-backward", max(update.backward, at_head, key=size_of) + others
+    yield "optimizer-step", update.step + others
     if not settings.trains_alone:
         size = settings.rollout.bucket
         # verl/workers/rollout/vllm_rollout/bucketed_weight_transfer.py:176 at 1dda039b9
         bucket = (allocate(Kind.BUCKET, {"bucket": size}),) if size else ()
-        yield "weight-sync", actor.weight_sync(bucket) + others, "taking weights"
-
-
-def _wider(at_layer: Allocations, at_head: Allocations, of_vocabulary: Allocations) -> Allocations:
-    """Return the larger moment of a pass without gradients: a layer, or the logits after the layers."""
-    return max(at_layer, at_head + of_vocabulary, key=size_of)
-
-
-def _overhead(settings: Settings) -> Allocations:
-    """Return the contexts of the processes on a GPU and the communicators, the same in every phase."""
-    of_groups = MEGATRON_COMMUNICATORS if settings.actor.backend == "megatron" else COMMUNICATORS
-    constants = [CONTEXT, *([of_groups] if settings.gpus > 1 else [])]
-    if not behaviour(settings.version).engine_in_process and not settings.rollout.separate:
-        constants.append(CONTEXT)  # of the engine
-    return fixed(Kind.OVERHEAD, *constants)
+        yield "weight-sync", actor.weight_sync(bucket) + others

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError, did_you_mean
-from .estimate import Estimate, estimate, largest_that_fits
-from .request import Request, error_at
-from .settings import least
-from .tasks import fitted
-from .versions import CURRENT, DOCUMENTED, EARLY, OBSERVED, version_of, version_on
+from ..units import GIB
+from .estimate import AnyEstimate, Estimate, estimate
+from .registries import FSDP, EstimatorContext, capacity_of
+from .request import ACTOR, ROLLOUT, Request, Verdict, error_at
+from .roles import LIMITS
+from .settings import TRAINER_GPUS, USUAL_CAPACITY, gpu_of
+from .versions import CURRENT, DOCUMENTED, EARLY, OBSERVED, Version, version_of, version_on
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from ..dataset import Dataset
     from ..records import Run
     from .cases import Case
-    from .registries import Registries
-    from .versions import Version
 
 
 def recorded_run(data: Dataset, name: str) -> Run:
@@ -33,7 +35,7 @@ def recorded_run(data: Dataset, name: str) -> Run:
     return data.runs[name]
 
 
-def estimate_case(case: Case, registries: Registries) -> Estimate:
+def estimate_case(case: Case, registries: EstimatorContext) -> Estimate:
     """Estimate one case.
 
     Raises:
@@ -51,66 +53,42 @@ def request_of_case(case: Case) -> Request:
     config = {key.lstrip("+"): value for key, value in (case.config or {}).items()}
     if case.gpus.nodes:
         config.setdefault("trainer.nnodes", case.gpus.nodes)
-    return Request(
-        model=case.model,
-        config=config,
-        gpus=case.gpus.count,
-        gpu=case.gpus.type,
-        memory_gb=case.gpus.memory_gb,
-        version=_version(case),
-        observed={name: value for name, value in (case.observed_tokens or ()) if value is not None},
+    return _request(
+        case,
+        config,
+        _version(case),
+        observed={name: value for name, value in (case.observed_tokens or {}).items() if value},
         backend=(case.train or "").lower() or None,
         engine=(case.infer or "").lower() or None,
-        task=case.task,
         framework=case.framework or "verl",
         partial=case.outcome is not None,
     )
 
 
+def _request(record: Case | Run, config: Mapping[str, Any], version: Version, **others: Any) -> Request:
+    """Return a record as a request: its model, GPUs and task with the given settings."""
+    gpus, model = record.gpus, record.model
+    return Request(model, config, gpus.count, gpus.type, gpus.memory_gb, version, task=record.task, **others)
+
+
 def _version(case: Case) -> Version:
     """Return the version of verl; forks made before verl's engine could sleep keep their old behaviour."""
-    stated, framework = version_of(case.version), (case.framework or "verl").lower()
-    if stated and framework == "verl":
-        return stated
-    if framework.startswith(("verl", "easyr1")):
-        return OBSERVED if case.outcome else CURRENT
-    return EARLY
+    framework = (case.framework or "verl").lower()
+    stated = version_of(case.version) if framework == "verl" else None
+    recent = OBSERVED if case.outcome else CURRENT
+    return stated or (recent if framework.startswith(("verl", "easyr1")) else EARLY)
 
 
-def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = True) -> Request:
+def request_of_run(run: Run, registries: EstimatorContext) -> Request:
     """Return a recorded run as a request, with the version of verl at its time.
 
     A tested run has all its settings. The sources of other runs quote only some; settings that depend on the
     number of GPUs are then filled in as for a plan.
-
-    Args:
-        run: the run.
-        registries: the registries.
-        needs_settings: whether to refuse a run without settings; otherwise it gets verl's defaults.
-
-    Raises:
-        NoAnswerError: the run has no settings, and ``needs_settings`` is set.
     """
-    if needs_settings and not run.settings:
-        raise NoAnswerError.because(
-            f"the run {run.id!r} has no recorded settings",
-            "add them to its file, or give a model and settings instead",
-        )
-    config = dict(run.settings)
+    config, engine = dict(run.settings), run.infer.engine if run.infer else None
     if has_own_rollout_gpus(run):
         config.setdefault("actor_rollout_ref.hybrid_engine", False)
-    request = Request(
-        model=run.model,
-        config=config,
-        gpus=run.gpus.count,
-        gpu=run.gpus.type,
-        memory_gb=run.gpus.memory_gb,
-        version=version_of_run(run),
-        backend=run.train,
-        engine=run.infer.engine if run.infer else None,
-        task=run.task,
-        partial=True,
-    )
+    request = _request(run, config, version_of_run(run), backend=run.train, engine=engine, partial=True)
     return request if run.kind == "tested" else fitted(request, registries)
 
 
@@ -118,81 +96,189 @@ def request_of_run(run: Run, registries: Registries, *, needs_settings: bool = T
 RAN = frozenset({"tested", "measured"})
 
 
-def estimate_run(run: Run, registries: Registries) -> Estimate:
+def estimate_run(run: Run, registries: EstimatorContext) -> Estimate:
     """Estimate a recorded run; if its source lacks required settings, the estimate is undecided.
 
     Raises:
-        NoAnswerError: its settings cannot be estimated.
+        NoAnswerError: it has no settings, or they cannot be estimated.
     """
+    if not run.settings:
+        message = f"the run {run.id!r} has no recorded settings"
+        raise NoAnswerError.because(message, "add them to its file, or give a model and settings instead")
     own = estimate(request_of_run(run, registries), registries)
     missing = (problem for problem in own.warnings if problem.code == "missing_key")
     undecided = (*own.undecided, *(f"{problem.place.key}: {problem.message}" for problem in missing))
-    return replace(own, settings=replace(own.settings, undecided=undecided), ran=run.kind in RAN)
+    return replace(own, undecided=undecided, ran=run.kind in RAN)
 
 
-@dataclass(frozen=True)
-class Figures:
-    """The figures of a recorded run's estimate in pages, tables and files, in bytes per GPU.
+def figures(own: Estimate) -> tuple[float, float, float] | None:
+    """Return the low end, peak and high end to show for a recorded run, in bytes per GPU; None if unknown.
 
-    Attributes:
-        low: the low end of the range.
-        peak: the peak; if the lengths are unknown, with sequences at their limits.
-        high: the high end.
-        shown: the estimate whose phases are shown, see ``credible``; None if there is none.
-    """
-
-    low: float
-    peak: float
-    high: float
-    shown: Estimate | None
-
-
-def figures(own: Estimate) -> Figures | None:
-    """Return the figures to show for a recorded run; None if no figure is valid.
-
-    No figure is valid if a setting that decides memory is unknown; many sources quote only some settings. A
-    run that ran fitted into its GPU, so an estimate whose whole range exceeds the capacity is wrong.
+    They are unknown if a setting that decides memory is; many sources quote only some settings. A run that
+    ran fitted into its GPU, so an estimate whose whole range exceeds the capacity is wrong.
     """
     most = own.capacity if own.ran and own.capacity is not None else math.inf
     if own.undecided or own.low > most:
         return None
-    return Figures(own.low, min(own.peak, most), min(own.high, most), credible(own))
+    return own.low, min(own.peak, most), min(own.high, most)
 
 
 def credible(own: Estimate) -> Estimate | None:
-    """Return the estimate whose figures can be shown for the run, or None.
+    """Return the estimate whose phases can be shown for the run, or None.
 
-    A run that ran fitted into its GPU. If its lengths are unknown, they must have been short enough: the
-    figures are then those of the longest sequences that fit.
+    A run that ran fitted into its GPU. If its lengths are unknown and too long, the figures are those of the
+    longest sequences that fit.
     """
-    capacity, tokens = own.capacity, own.fits_up_to_tokens
     if own.undecided:
         return None
-    if not own.ran or capacity is None or own.high <= capacity:
+    if not own.ran or own.capacity is None or own.high <= own.capacity:
         return own
-    lengths = own.settings.lengths
-    if lengths.known:
-        return own if own.peak <= capacity else None
-    if tokens is None:
-        shortest = math.ceil(least(own.settings).lengths.mean)
-        tokens = largest_that_fits(
-            shortest - 1,
-            int(lengths.longest),
-            lambda mean: mean < shortest or own.with_mean(mean).peak <= capacity,
-        )
-        if tokens < shortest:
-            return None
-    return own.with_mean(tokens)
+    if own.fits_up_to_tokens is not None:
+        return own.with_mean(own.fits_up_to_tokens)
+    return own if own.peak <= own.capacity else None
 
 
 def version_of_run(run: Run) -> Version:
     """Return a run's release: as stated, by the date of a tested run, otherwise that of verl's documents."""
     stated = version_of(run.versions.verl) if run.versions else None
-    if stated:
-        return stated
-    return version_on(run.added.isoformat()) if run.kind == "tested" and run.added else DOCUMENTED
+    by_date = version_on(run.added.isoformat()) if run.kind == "tested" and run.added else DOCUMENTED
+    return stated or by_date
 
 
 def has_own_rollout_gpus(run: Run) -> bool:
     """Return whether rollout and training use separate GPUs, judging by the task's name."""
     return any(word in run.task.lower() for word in ("async", "one-step-off", "one step off"))
+
+
+#: Counters of the training process, which are compared with ``torch_peak``; others with the GPU's peak.
+_TORCH_COUNTERS = {"torch-allocated", "torch-allocated-with-pool"}
+#: Counters without a corresponding computed figure.
+_NOT_COMPARED = {"torch-static", "torch-reserved"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """One case, computed and observed. Sizes are bytes per GPU.
+
+    Attributes:
+        case: the recorded case.
+        estimate: its estimate; None if there is none.
+        error: the reason for a missing estimate.
+        computed: the figure that corresponds to the observed one, in the measured phase if the case has one;
+            0 if nothing is compared, as the next three.
+        low, high: its range.
+        observed: the measured value.
+        of_torch: whether it is PyTorch's counter, not the GPU's peak.
+    """
+
+    case: Case
+    estimate: AnyEstimate | None
+    error: str = ""
+    computed: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    observed: float = 0.0
+    of_torch: bool = False
+
+    @property
+    def group(self) -> str:
+        """The group of the case, one of ``CASE_GROUPS``; FSDP's if it has no estimate."""
+        return self.estimate.kind.removesuffix("-experts").removesuffix("-lora") if self.estimate else FSDP
+
+    @property
+    def deviation(self) -> float | None:
+        """The relative error, computed ÷ observed - 1; None if nothing is compared."""
+        return self.computed / self.observed - 1 if self.observed else None
+
+    @property
+    def inside(self) -> bool | None:
+        """True if the observed value is in the range; None if nothing is compared."""
+        return self.low <= self.observed <= self.high if self.observed else None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the estimate."""
+        return self.estimate.verdict if self.estimate else "unknown"
+
+    @property
+    def agrees(self) -> bool | None:
+        """True if the verdict is compatible with the outcome; None if either is unknown."""
+        if self.case.outcome is None or self.verdict == "unknown":
+            return None
+        return self.verdict != ("fits" if self.case.outcome == "oom" else "does-not-fit")
+
+
+def score(case: Case, registries: EstimatorContext, ask: Callable[..., AnyEstimate] = estimate_case) -> Score:
+    """Estimate one case, by the function ``ask``, and compare it with the observed value."""
+    try:
+        own = ask(case, registries)
+    except NoAnswerError as error:
+        errors = (item.message for item in error.diagnostics if item.is_error)
+        return Score(case, None, "; ".join(errors))
+    measured = case.measured
+    if own.undecided or not measured or not measured.gib or measured.kind in _NOT_COMPARED:
+        return Score(case, own)
+    part, of_torch = own.of_phase(case.phase or ""), measured.kind in _TORCH_COUNTERS
+    compared = (part.torch_peak, *part.torch_peak_range) if of_torch else (part.peak, part.low, part.high)
+    return Score(case, own, "", *compared, measured.gib * GIB, of_torch)
+
+
+def scores_of(data: EstimatorContext, groups: Iterable[str]) -> tuple[Score, ...]:
+    """Return the scores of verl's cases in some groups, in the order of the groups, then of the files."""
+    cases = data.cases.by_id.values()
+    every = [score(case, data) for case in cases if case.config is not None]
+    return tuple(item for group in groups for item in every if item.group == group)
+
+
+#: Settings of the rollout engine: the GPUs of one copy, its share of each, its longest sequence.
+ENGINE_TP = f"{ROLLOUT}.tensor_model_parallel_size"
+ENGINE_SHARE = f"{ROLLOUT}.gpu_memory_utilization"
+ENGINE_LENGTH = f"{ROLLOUT}.max_model_len"
+BUDGETS = (
+    f"{ACTOR}.ppo_max_token_len_per_gpu",
+    "critic.ppo_max_token_len_per_gpu",
+    "critic.ppo_infer_max_token_len_per_gpu",
+)
+#: The largest share of the rollout engine's budget for weights, which leaves room for the KV cache.
+_WEIGHTS_SHARE = 0.7
+
+
+def engine_size(request: Request, registries: EstimatorContext) -> Mapping[str, int]:
+    """Return the TP of the rollout engine as a setting; none if the request sets it.
+
+    This is the smallest power of two that leaves room for a KV cache.
+    """
+    config, defaults = request.config, registries.defaults(request.version)
+    utilization = config.get(ENGINE_SHARE, defaults.get(ENGINE_SHARE))
+    shape, gpu = registries.shape(request.model), gpu_of(request, registries)
+    if ENGINE_TP in config or not shape or not isinstance(utilization, int | float):
+        return {}
+    room = (capacity_of(gpu) if gpu else USUAL_CAPACITY) * utilization * _WEIGHTS_SHARE
+    gpus, tensor = request.gpus or 8, 1
+    while 2 * shape.parameters / tensor > room and not gpus % (2 * tensor) and not shape.heads % (2 * tensor):
+        tensor *= 2
+    return {ENGINE_TP: tensor}
+
+
+def fitted(request: Request, registries: EstimatorContext) -> Request:
+    """Return the request with unset settings filled in that follow from the number of GPUs.
+
+    These are the number of nodes, the engine's TP and longest sequence, and, with a dynamic batch size, token
+    budgets that hold exactly one sequence.
+    """
+    gpus, config = request.gpus or 8, dict(request.config)
+    if config.keys().isdisjoint(TRAINER_GPUS):
+        each = next(size for size in range(min(gpus, 8), 0, -1) if not gpus % size)
+        config |= dict(zip(TRAINER_GPUS, (gpus // each, each), strict=True))
+    known = {**registries.defaults(request.version), **config}
+    for key in LIMITS:  # these decide most answers, so a plan always states them
+        config.setdefault(key, known.get(key))
+    config |= engine_size(request, registries)
+    limits = [config[key] for key in LIMITS]
+    if all(type(item) is int for item in limits):
+        # The engine starts only if its cache holds a sequence of this length; the model's own limit is far
+        # longer.
+        budgets = BUDGETS if known.get(f"{ACTOR}.use_dynamic_bsz") is True else ()
+        for key in (ENGINE_LENGTH, *budgets):
+            config.setdefault(key, sum(limits))
+    return replace(request, config=config)

@@ -32,11 +32,6 @@ Backend = Literal["fsdp", "fsdp2", "megatron"]
 #: Bytes of a number, by the data types that verl accepts.
 DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 
-#: Text before ``*`` is always the number; an ``x`` may belong to the name of a GPU.
-_COUNT_AND_GPU = re.compile(r"(\S+?\s*[*×]|[0-9][0-9,_]*\s*x)\s*([^\s*×].*)")
-_COUNT = re.compile(r"[0-9][0-9,_]*")
-_GPU = re.compile(r"[^*×]*[A-Za-z][^*×]*")
-
 
 @dataclass(frozen=True)
 class Request:
@@ -44,7 +39,7 @@ class Request:
 
     Attributes:
         model: the Hugging Face name of the checkpoint.
-        model_note: how the model's name was taken, see ``names.Model``.
+        model_note: how the model's name was taken, see ``registries.Model``.
         config: the settings by dotted key; unset keys have verl's defaults.
         gpus: the number of GPUs; None means ``trainer.nnodes × trainer.n_gpus_per_node``.
         gpu: the name of the GPU.
@@ -91,12 +86,13 @@ def parse_gpus(text: str) -> tuple[int | None, str | None]:
     >>> parse_gpus("8*H100"), parse_gpus("2 x 4090"), parse_gpus("A100 40GB"), parse_gpus("16")
     ((8, 'H100'), (2, '4090'), (None, 'A100 40GB'), (16, None))
     """
-    text = text.strip()
-    if both := _COUNT_AND_GPU.fullmatch(text):
+    text, count = text.strip(), "[0-9][0-9,_]*"
+    # Text before * is always the number; an x may belong to the name of a GPU.
+    if both := re.fullmatch(rf"(\S+?\s*[*×]|{count}\s*x)\s*([^\s*×].*)", text):
         return whole_number(both[1][:-1].rstrip(), MOST_GPUS), both[2]
-    if _COUNT.fullmatch(text):
+    if re.fullmatch(count, text):
         return whole_number(text, MOST_GPUS), None
-    if _GPU.fullmatch(text):
+    if re.fullmatch(r"[^*×]*[A-Za-z][^*×]*", text):
         return None, text
     raise NoAnswerError.because(f"expected a number and a GPU, as in 8*H100, got {text[:80]!r}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..check import Check, rule
@@ -11,10 +11,12 @@ from ..diagnostics import NoAnswerError, Severity
 from ..units import GIB, MIB, gib_number
 from ..validation import valid_entries
 from .architectures import Architecture
-from .estimate import Estimate, estimate
-from .parameters import count_parameters
-from .recorded import request_of_run
-from .run_problems import located, run_problems
+from .estimate import Estimate, attempt
+from .recorded import has_own_rollout_gpus, request_of_run, version_of_run
+from .request import error_at
+from .resolve import AT_KEY, settings_problems
+from .settings import TRAINER_GPUS, all_gpus
+from .shape import Counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +24,32 @@ if TYPE_CHECKING:
     from ..check import Finding
     from ..diagnostics import Diagnostic
     from ..records import Run
+    from .registries import EstimatorContext
 
 
-@lru_cache(maxsize=1)
-def _problems(check: Check) -> tuple[Diagnostic, ...]:
-    """Return the problems of all runs' settings and GPUs."""
-    found = ((run_problems(run, check.data.registries), run, document) for run, document in check.runs)
-    return tuple(problem for problems in found for problem in located(*problems))
+def run_problems(run: Run, registries: EstimatorContext) -> Iterator[Diagnostic]:
+    """Yield the problems of a run's settings, each with the setting's name as its place.
+
+    A setting with which verl does not start has no other problem.
+    """
+    found = attempt(request_of_run(run, registries), registries)
+    errors = [item for item in found.diagnostics if item.is_error] if isinstance(found, NoAnswerError) else []
+    written = {registries.renamed.get(key, key): key for key in run.settings}
+    refused = {written[item.place.key]: item for item in errors if item.place.key in written}
+    for key, item in refused.items():
+        yield error_at(key, item.message, item.remedy, "impossible_settings")
+    for item in settings_problems(run.settings, version_of_run(run), registries):
+        if item.place.key not in refused:
+            yield item
+
+
+def _placed(check: Check, *, impossible: bool) -> Iterator[Diagnostic]:
+    """Yield the problems of all runs' settings at their places, those of one of the two kinds."""
+    for run, document in check.runs:
+        for item in run_problems(run, check.data):
+            if (item.code == "impossible_settings") == impossible:
+                find, key = document.key_place if item.code in AT_KEY else document.place, item.place.key
+                yield replace(item, place=replace(find(("settings", key)), key=key))
 
 
 @rule(Severity.WARNING)
@@ -47,8 +68,7 @@ def config_key(check: Check) -> Iterator[Finding]:
         settings:
           actor_rollout_ref.rollout.name: vllm
     """
-    others = {"gpu_count", "impossible_settings"}
-    yield from (problem for problem in _problems(check) if problem.code not in others)
+    yield from _placed(check, impossible=False)
 
 
 @rule(Severity.ERROR)
@@ -69,7 +89,22 @@ def gpu_count(check: Check) -> Iterator[Finding]:
           trainer.nnodes: 2
           trainer.n_gpus_per_node: 8
     """
-    yield from (problem for problem in _problems(check) if problem.code == "gpu_count")
+    for run, document in check.runs:
+        count, nodes, registries = run.gpus.count, run.gpus.nodes, check.data
+        others = all_gpus(request_of_run(run, registries).config, (), registries).others
+        stated, each = (value if type(value) is int else 0 for value in map(run.settings.get, TRAINER_GPUS))
+        is_open = has_own_rollout_gpus(run) and not others  # the source does not state the rollout GPUs
+        if not (is_open or others):
+            stated = stated or nodes or 0
+        train, remedy = stated * each, "correct one of the two"
+        if nodes and count % nodes:
+            message = f"{count} GPUs cannot be divided evenly among {nodes} nodes"
+            yield document.place(("gpus", "nodes")), message, remedy
+        elif train > count or (train and not is_open and train + others != count):
+            product = f"nodes × {TRAINER_GPUS[1]} is {stated} × {each} = {train}"
+            idle = f" and {others} GPUs do not train" if others else ""
+            message = f"{product}{idle}, but gpus.count is {count}"
+            yield document.place(("gpus", "count")), message, remedy
 
 
 @rule(Severity.ERROR)
@@ -88,7 +123,7 @@ def impossible_settings(check: Check) -> Iterator[Finding]:
         settings:
           actor_rollout_ref.rollout.tensor_model_parallel_size: 2
     """
-    yield from (problem for problem in _problems(check) if problem.code == "impossible_settings")
+    yield from _placed(check, impossible=True)
 
 
 @rule(Severity.WARNING)
@@ -112,7 +147,7 @@ def parameter_count(check: Check) -> Iterator[Finding]:
         if model
     )
     for document, index, model in entries:
-        counts = count_parameters(model)
+        counts = Counts(model)
         for field, stated, counted in (
             ("parameters", model.parameters, counts.total),
             ("parameters_active", model.parameters_active, counts.active),
@@ -121,17 +156,6 @@ def parameter_count(check: Check) -> Iterator[Finding]:
                 message = f"{model.name}: {field} is {stated:,}, but the shape gives {counted:,}"
                 place = document.place(("architectures", index, field))
                 yield place, message, "compare the shape with config.json"
-
-
-@lru_cache(maxsize=10_000)
-def _estimate(run_id: str, check: Check) -> Estimate | None:
-    """Return the estimate of a run; None if the settings do not allow one."""
-    registries = check.data.registries
-    try:
-        request = request_of_run(check.data.runs[run_id], registries, needs_settings=False)
-        return estimate(request, registries)
-    except NoAnswerError:
-        return None
 
 
 @rule(Severity.ERROR)
@@ -152,8 +176,9 @@ def peak_above_capacity(check: Check) -> Iterator[Finding]:
         measured, capacity = run.measured, _capacity(run, check)
         if measured is None or measured.gib is None or capacity is None:
             continue
-        found = _estimate(run.id, check) if measured.counter != "device" else None
-        pool = found.counted_besides if found else 0.0
+        found, pool = attempt(request_of_run(run, check.data), check.data), 0.0
+        if measured.counter != "device" and isinstance(found, Estimate):
+            pool = found.counted_besides
         if measured.gib * GIB > capacity + pool:
             has = f"{run.gpus} has {gib_number(capacity)} GiB per GPU"
             message = f"the measured peak is {measured.gib:g} GiB, but {has}"
@@ -188,24 +213,17 @@ def far_from_computed(check: Check) -> Iterator[Finding]:
         measured: {gib: 75.5, counter: device}
     """
     for run, document in check.runs:
-        measured = run.measured
-        found = _estimate(run.id, check) if measured and measured.gib else None
-        if measured is None or measured.gib is None or found is None or not found.is_complete:
+        measured, notes = run.measured, (f"{note.code.replace('-', ' ')} {note.text}" for note in run.notes)
+        if measured is None or measured.gib is None or any(map(_ABOUT_MEMORY.search, notes)):
             continue
-        low, high = _range(found, measured.counter)
-        notes = (f"{note.code.replace('-', ' ')} {note.text}" for note in run.notes)
-        if not low <= measured.gib * GIB <= high and not any(map(_ABOUT_MEMORY.search, notes)):
+        found = attempt(request_of_run(run, check.data), check.data)
+        if isinstance(found, NoAnswerError) or not found.is_complete:
+            continue
+        ends = {"device": (found.low, found.high), "torch-max-allocated": found.torch_peak_range}
+        lows, highs = zip(*ends.values(), strict=True)
+        low, high = ends.get(measured.counter, (min(lows), max(highs)))  # the widest for an unknown counter
+        if not low <= measured.gib * GIB <= high:
             span = f"{gib_number(low)} to {gib_number(high)} GiB"
             message = f"the measured peak is {measured.gib:g} GiB, but the estimate's range is {span}"
             remedy = "correct the figure, its counter or the settings, or explain it in a note"
             yield document.place(("measured", "gib")), message, remedy
-
-
-def _range(found: Estimate, counter: str) -> tuple[float, float]:
-    """Return the estimated range for a counter; the widest range if the counter is unknown."""
-    in_torch = found.torch_peak_range
-    if counter == "torch-max-allocated":
-        return in_torch
-    if counter == "device":
-        return found.low, found.high
-    return min(found.low, in_torch[0]), max(found.high, in_torch[1])

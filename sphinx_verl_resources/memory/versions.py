@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 #: A release of verl, for example (0, 7, 1).
 Version = tuple[int, int, int]
 
-#: The first day of each release; earlier days belong to the first release.
+#: The first day of each release; earlier days belong to ``EARLY``.
 RELEASES: tuple[tuple[str, Version], ...] = (
     ("2025-04-01", (0, 3, 0)),
     ("2025-06-01", (0, 4, 0)),  # v0.4.0 was released on 2025-06-06; its rows ran on a slightly older commit
@@ -33,8 +29,12 @@ CURRENT: Version = (0, 9, 0)
 OBSERVED: Version = (0, 4, 0)
 #: The version assumed for undated reports in verl's documents of August 2026: the release of that time.
 DOCUMENTED: Version = (0, 8, 0)
-#: The release of verl that was current when a release of vLLM came out, by vLLM's minor version.
-_BY_VLLM: Mapping[int, Version] = {8: (0, 3, 0), 9: (0, 5, 0), 10: (0, 6, 0), 11: (0, 6, 0)}
+#: The release of verl that was current when a release of vLLM came out, by vLLM's minor version; newer
+#: ones belong to the current release.
+_BY_VLLM: dict[int, Version] = {
+    8: (0, 3, 0), 9: (0, 5, 0), 10: (0, 6, 0), 11: (0, 6, 0), 12: (0, 7, 0), 13: (0, 7, 0),
+    14: (0, 7, 0), 15: (0, 7, 1),
+}  # fmt: skip
 
 _DAY = r"\b20\d\d-\d\d(?:-\d\d)?\b"
 #: A version before every release, and before verl's rollout engine could sleep.
@@ -42,17 +42,12 @@ EARLY: Version = (0, 2, 0)
 _BUCKET = 2048 * 2**20
 
 
-def _by_version(first: Any, *changes: tuple[Version, Any]) -> Any:
-    """Declare a trait: its first value, and each later one with the version since which it holds."""
-    return field(metadata={"changes": (((0, 0, 0), first), *changes)})
-
-
 def _until(version: Version) -> Any:
-    return _by_version(True, (version, False))
+    return property(lambda self: self.version < version)
 
 
 def _since(version: Version) -> Any:
-    return _by_version(False, (version, True))
+    return property(lambda self: self.version >= version)
 
 
 @dataclass(frozen=True)
@@ -60,6 +55,7 @@ class Behaviour:
     """Traits of a version of verl, from its own history, read at 1dda039b9 (2026-08-22).
 
     Attributes:
+        version: the version.
         entropy_always: the update computes the entropy of the logits even if it is not used.
         cache_awake_in_sync: the KV cache is awake during weight sync.
         engine_in_process: vLLM runs in the training process, whose counters then include its pool.
@@ -79,54 +75,52 @@ class Behaviour:
         sleep_keeps_weights: every sleeping vLLM engine keeps its weights in host memory.
         adapters_keep_weights: a sleeping vLLM engine with adapters keeps its weights in host memory.
         sglang_backup: SGLang copies weights to the host when it releases them.
+        loads_whole_model: FSDP2 holds the whole model on every GPU while it loads (PyTorch 2.6).
+        keeps_main_parameters: Megatron does not offload the main parameters of its precision-aware optimizer.
+        keeps_embeddings: with adapters, FSDP keeps the embedding's output and gradient of each micro-batch.
+        offload_doubles: Megatron's offloading holds two copies of the parameters on the host for a moment.
         critic_reads_own_keys: the critic's micro-batch sizes and its older Ulysses key have an effect.
         one_critic_budget: the critic's passes with and without gradients share one token budget.
         vllm_bucket: bytes of the weight transfer bucket to vLLM.
         sglang_bucket: bytes of the weight transfer bucket to SGLang.
     """
 
-    entropy_always: bool = _until((0, 4, 0))
-    cache_awake_in_sync: bool = _until((0, 4, 0))
-    engine_in_process: bool = _until((0, 7, 1))
-    engine_takes_free_memory: bool = _until((0, 3, 0))
-    graphs_in_budget: bool = _since((0, 9, 0))  # vLLM 0.21; the image of v0.9.0 has 0.24
-    gathers_before_sync: bool = _until((0, 7, 1))
-    reference_resident: bool = _until((0, 3, 0))
-    leaves_root: bool = _since((0, 8, 0))
-    wraps_head: bool = _since((0, 7, 1))  # 95e17d5c8 (2026-03-11)
-    second_logits_copy: bool = _since((0, 9, 0))
-    unsharded_gradients: bool = _by_version(False, ((0, 9, 0), True), ((0, 10, 0), False))
-    fsdp2_streams: bool = _since((0, 9, 0))
-    sglang_stages: bool = _since((0, 8, 0))
-    fused_gradients: bool = _since((0, 9, 0))  # with Megatron-Bridge
-    parameter_remainders: bool = _since((0, 6, 0))
-    sleep_keeps_weights: bool = _until((0, 6, 0))
-    adapters_keep_weights: bool = _since((0, 7, 1))
-    sglang_backup: bool = _since((0, 9, 0))
-    critic_reads_own_keys: bool = _until((0, 8, 0))
-    one_critic_budget: bool = _since((0, 9, 0))
-    vllm_bucket: int = _by_version(0, ((0, 7, 1), _BUCKET))
-    sglang_bucket: int = _by_version(0, ((0, 5, 0), 512 * 2**20), ((0, 7, 1), _BUCKET))
-
-
-def _traits_of(version: Version) -> Behaviour:
-    traits = {trait.name: trait.metadata["changes"] for trait in fields(Behaviour)}
-    return Behaviour(**{
-        name: [value for since, value in changes if since <= version][-1] for name, changes in traits.items()
-    })  # fmt: skip
-
-
-_VERSIONS = [EARLY, *(version for _, version in RELEASES)]
-_BEHAVIOURS = [_traits_of(version) for version in _VERSIONS]
+    version: Version
+    entropy_always = _until((0, 4, 0))
+    cache_awake_in_sync = _until((0, 4, 0))
+    engine_in_process = _until((0, 7, 1))
+    engine_takes_free_memory = _until((0, 3, 0))
+    graphs_in_budget = _since((0, 9, 0))  # vLLM 0.21; the image of v0.9.0 has 0.24
+    gathers_before_sync = _until((0, 7, 1))
+    reference_resident = _until((0, 3, 0))
+    leaves_root = _since((0, 8, 0))
+    wraps_head = _since((0, 7, 1))  # 95e17d5c8 (2026-03-11)
+    second_logits_copy = _since((0, 9, 0))
+    unsharded_gradients = property(lambda self: (0, 9, 0) <= self.version < (0, 10, 0))
+    fsdp2_streams = _since((0, 9, 0))
+    sglang_stages = _since((0, 8, 0))
+    fused_gradients = _since((0, 9, 0))  # with Megatron-Bridge
+    parameter_remainders = _since((0, 6, 0))
+    sleep_keeps_weights = _until((0, 6, 0))
+    adapters_keep_weights = _since((0, 7, 1))
+    sglang_backup = _since((0, 9, 0))
+    loads_whole_model = property(lambda self: (0, 4, 0) <= self.version < (0, 5, 0))  # verl #2606
+    keeps_main_parameters = property(lambda self: (0, 6, 0) <= self.version < (0, 9, 0))  # verl #6635
+    keeps_embeddings = property(lambda self: (0, 8, 0) <= self.version < (0, 9, 0))  # verl #6699
+    offload_doubles = _until((0, 8, 0))  # verl #6193
+    critic_reads_own_keys = _until((0, 8, 0))
+    one_critic_budget = _since((0, 9, 0))
+    vllm_bucket = property(lambda self: _BUCKET if self.version >= (0, 7, 1) else 0)
+    sglang_bucket = property(lambda self: self.vllm_bucket or _BUCKET // 4 * (self.version >= (0, 5, 0)))
 
 
 def behaviour(version: Version) -> Behaviour:
-    """Return the traits of a version: those of the last release up to it.
+    """Return the traits of a version.
 
     >>> behaviour((0, 7, 0)).engine_in_process, behaviour((0, 7, 1)).engine_in_process
     (True, False)
     """
-    return _BEHAVIOURS[max(0, bisect_right(_VERSIONS, version) - 1)]
+    return Behaviour(version)
 
 
 def version_of(text: str | None) -> Version | None:
@@ -150,7 +144,7 @@ def version_of(text: str | None) -> Version | None:
     if day := re.search(_DAY, text):
         return version_on(day.group())
     vllm = re.search(r"\bvllm[ =v@]{1,4}0\.(\d{1,3})", text, re.IGNORECASE)
-    return _BY_VLLM.get(max(8, int(vllm[1]))) if vllm else None
+    return _BY_VLLM.get(max(8, int(vllm[1])), CURRENT) if vllm else None
 
 
 def version_on(day: str) -> Version:

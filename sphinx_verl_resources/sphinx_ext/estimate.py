@@ -132,7 +132,7 @@ class VerlEstimate(SettingsDirective):
     def _of_model(self) -> tuple[Answer, str, None] | None:
         """Return the answer and its title; if there is none, record problems and return None."""
         from ..answer.answer import answer_settings
-        from ..memory.names import known_model
+        from ..memory.registries import known_model
         from ..memory.request import Request
         from ..memory.versions import CURRENT
 

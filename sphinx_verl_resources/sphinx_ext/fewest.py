@@ -67,8 +67,8 @@ class VerlFewest(SettingsDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the tables, their legend, and the settings of the estimates."""
+        from ..answer.question import known_task
         from ..answer.sizes import fewest_tables, size_models
-        from ..memory.tasks import known_task
         from ..views import fewest as render
 
         task, classes = self.values["task"], self.values["sizes"]
@@ -97,12 +97,12 @@ class VerlFewest(SettingsDirective):
     ) -> list[nodes.Node]:
         """Return the content, its legend unless that is left out, and the settings of the estimates."""
         from ..answer.question import Question, request_of
-        from ..memory.tasks import LIMITS
+        from ..memory.roles import LIMITS
         from ..memory.versions import CURRENT
         from ..views.fewest import fit_settings
 
         asked = request_of(Question("", task=self.values["task"], overrides=dict(settings)))
-        defaults = self.data.registries.defaults(CURRENT)
+        defaults = self.data.defaults(CURRENT)
         every = {**{key: defaults.get(key) for key in LIMITS}, **asked.config}
         return [shown, *(() if NO_LEGEND in self.given else legend), fit_settings(every)]
 

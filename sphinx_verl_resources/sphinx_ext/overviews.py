@@ -8,12 +8,10 @@ from .. import domain
 from ..answer.export import export_files
 from ..directive import ABOUT_TABLE, VerlDirective, choices
 from ..i18n import _, plural
-from ..memory.accuracy import CASE_GROUPS, TRAINING
+from ..memory.registries import CASE_GROUPS
 from ..nodes import titled
 
-#: The groups of runs of verl.
-GROUPS = tuple(group for group in CASE_GROUPS if group != TRAINING)
-OPTIONS = (choices("Groups of cases to include.", GROUPS, name="group"), *ABOUT_TABLE)
+OPTIONS = (choices("Groups of cases to include.", CASE_GROUPS, name="group"), *ABOUT_TABLE)
 
 
 class VerlAccuracy(VerlDirective):
@@ -27,7 +25,7 @@ class VerlAccuracy(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, folded in HTML, with the reasons why some cases do not count."""
-        from ..memory.backtest import scores_of
+        from ..memory.recorded import scores_of
         from ..nodes import details
         from ..views import accuracy as render
 

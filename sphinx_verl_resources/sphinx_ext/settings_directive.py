@@ -98,7 +98,7 @@ class SettingsDirective(VerlDirective):
             with self.noted():
                 raise NoAnswerError.because("set the number and type of GPUs, as in :gpus: 8*H100")
         count, gpu = self.values["gpus"] or (0, "")
-        from ..memory.names import gpu_name
+        from ..memory.registries import gpu_name
 
         with self.noted("gpus"):
             return count, gpu and gpu_name(gpu, self.data.gpus)

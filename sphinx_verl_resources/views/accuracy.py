@@ -15,8 +15,8 @@ from .verdicts import short
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..memory.backtest import Score
     from ..memory.cases import Case
+    from ..memory.recorded import Score
 
 #: The outcomes of cases without a compared figure.
 _OUTCOMES = {"fits": N_("ran"), "oom": N_("out of memory"), "measured": N_("ran")}
@@ -67,16 +67,14 @@ def _gpus(case: Case) -> str:
 
 
 def _compared(item: Score) -> str:
-    if item.observed is None:
+    if not item.observed:
         return _("outcome")
-    if item.figure == "peak":
-        return _("peak of the GPU")
-    return _("PyTorch's counter")
+    return _("PyTorch's counter") if item.of_torch else _("peak of the GPU")
 
 
 def _computed(item: Score) -> tuple[str, str]:
     """Return the compared figure, otherwise the peak, and its range; empty texts without an estimate."""
-    if item.computed is not None and item.low is not None and item.high is not None:
+    if item.observed:
         figure, low, high = item.computed, item.low, item.high
     elif item.estimate:
         figure, low, high = item.estimate.peak, item.estimate.low, item.estimate.high
@@ -108,7 +106,7 @@ def _inside(item: Score) -> str:
         return _("not scored")
     if item.error:
         return _("not estimated")
-    if item.observed is not None:
+    if item.observed:
         return _(_INSIDE[item.inside])
     verdict = short(item.verdict, item.estimate.fits_up_to_tokens if item.estimate else None)
     return verdict if item.agrees is None else _(_AGREES[item.agrees]).format(verdict=verdict)

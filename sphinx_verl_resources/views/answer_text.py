@@ -44,7 +44,7 @@ def answer_text(found: Answer, *, verbose: bool = False, width: int = 100) -> st
         if credible(found.best.estimate) is found.best.estimate:
             parts.append(_best(found, width))
         parts.append("\n".join(wrapped([trust_text(found.trust)], width)))
-        parts.append(f"Command:\n{command_of(found.best, found.data.registries)}")
+        parts.append(f"Command:\n{command_of(found.best, found.data)}")
         if verbose:
             parts += _details(found, width)
     return "\n\n".join(parts)
@@ -137,7 +137,7 @@ def _best(found: Answer, width: int) -> str:
 
 
 def _row(layout: Layout, found: Answer) -> tuple[str, ...]:
-    registries = found.data.registries
+    registries = found.data
     budget, response = largest_token_budget(layout, registries), longest_response(layout, registries)
     return (
         layout.name,

@@ -154,7 +154,7 @@ def _listed(found: Diagnosis) -> Iterator[list[str]]:
 
 
 def _change(found: Diagnosis, each: Advice) -> str:
-    settings = " ".join(as_arguments(each.remedy.overrides, found.request.version, found.data.registries))
+    settings = " ".join(as_arguments(each.remedy.overrides, found.request.version, found.data))
     return "; ".join(filter(None, (settings, effect_text(found, each))))
 
 

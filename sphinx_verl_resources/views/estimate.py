@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..answer.answer import Answer
-    from ..memory.context import EstimatorContext
     from ..memory.estimate import Estimate
+    from ..memory.registries import EstimatorContext
     from ..records import Measured, Run
     from ..units import Breakdown
 
@@ -52,15 +52,16 @@ def run_texts(run: Run, data: EstimatorContext) -> dict[str, str]:
     If the lengths are unknown, the peak is a range from short sequences to sequences at their limits.
     """
     try:
-        estimate = estimate_run(run, data.registries)
+        estimate = estimate_run(run, data)
     except NoAnswerError:
         return {}
     if (known := figures(estimate)) is None:
         return {}
-    peak = gib_number(known.peak)
-    if not estimate.settings.lengths.known and known.low < 0.9 * known.peak:
-        peak = _("{low} to {high}").format(low=gib_number(known.low), high=peak)
-    return {"estimate.peak": peak, "estimate.phase": _(known.shown.peak_phase.label) if known.shown else ""}
+    (low, most, _high), shown = known, credible(estimate)
+    peak = gib_number(most)
+    if not estimate.settings.lengths.known and low < 0.9 * most:
+        peak = _("{low} to {high}").format(low=gib_number(low), high=peak)
+    return {"estimate.peak": peak, "estimate.phase": _(shown.peak_phase.label) if shown else ""}
 
 
 def answer(

@@ -165,7 +165,7 @@ def _how_estimated() -> str:
 
 def fit_settings(settings: Mapping[str, Any]) -> verl_details:
     """Return a folded block with the settings of the estimates."""
-    from ..memory.tasks import LIMITS
+    from ..memory.roles import LIMITS
 
     block = code_block(flat_yaml(settings), "yaml", TABLE_CLASS)
     prompt, response = (settings[key] for key in LIMITS)

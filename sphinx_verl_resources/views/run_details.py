@@ -70,7 +70,7 @@ def _estimated(directive: VerlDirective, run: Run) -> tuple[str, list[nodes.Node
     gpu = data.gpu_of(run)
     capacity = capacity_of(gpu) if gpu else None
     try:
-        estimate = estimate_run(run, data.registries)
+        estimate = estimate_run(run, data)
     except NoAnswerError:
         estimate = None
     content: list[nodes.Node] = []
@@ -81,7 +81,8 @@ def _estimated(directive: VerlDirective, run: Run) -> tuple[str, list[nodes.Node
         content = [nodes.paragraph("", _(INCOMPLETE))] if run.settings else []
     else:
         if told := figures(estimate):
-            peak = _("{low} to {high}").format(low=gib_number(told.low), high=gib_number(told.high))
+            low, _peak, high = told
+            peak = _("{low} to {high}").format(low=gib_number(low), high=gib_number(high))
             known.append(_("estimated {peak}").format(peak=peak))
         found = answer_run(run, data)
         content = answer(found, runs=evidence_items(found, run.id, partial(row_link, directive.env)))
@@ -91,7 +92,7 @@ def _estimated(directive: VerlDirective, run: Run) -> tuple[str, list[nodes.Node
             # Without a caption, the table is not numbered with the page's tables.
             table = directive.table(rows, with_options=False, table_class=MEMORY_CLASS)
             content += [directive.chart(drawing, run.id), table]
-    arguments = as_arguments(run.settings, version_of_run(run), data.registries)
+    arguments = as_arguments(run.settings, version_of_run(run), data)
     text = ""
     if known:
         text = _("peak {figures} of {capacity}") if capacity else _("peak {figures} GiB")

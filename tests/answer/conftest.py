@@ -6,7 +6,7 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 
 
 @pytest.fixture(scope="session")

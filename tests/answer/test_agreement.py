@@ -24,7 +24,7 @@ from sphinx_verl_resources.answer.results import gib_value
 from sphinx_verl_resources.answer.sizes import fewest_tables, size_models
 from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.records import WORDS
 from sphinx_verl_resources.settings.read import read_script
@@ -89,7 +89,7 @@ def same_runs(some, of_all, found, question):
 @given(with_overrides)
 def test_the_command_of_an_answer_has_the_same_answer(question):
     found = answered(question)
-    text = command_of(found.best, DATA.registries).replace("$HOME", "/home/me")
+    text = command_of(found.best, DATA).replace("$HOME", "/home/me")
     settings = read_script(text, "run.sh").values
     backend = "megatron" if found.best.is_megatron else None
     request = Request(question.model, settings, gpu=question.gpu, backend=backend)
@@ -141,7 +141,7 @@ def test_the_commands_have_the_answer_of_the_python_api(question):
     planned = printed("plan", question.model, *options)
     assert list(figures(planned).values()) == figures_of(found)
     assert runs_in(planned) == runs_of(found)
-    assert planned["command"] == command_of(found.best, DATA.registries)
+    assert planned["command"] == command_of(found.best, DATA)
     assert planned["assumed"] == list(found.assumed)
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "run.sh"

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.changes import changes_for, with_change
 from sphinx_verl_resources.answer.layouts import COUNTS, Layout
-from sphinx_verl_resources.answer.question import Question
+from sphinx_verl_resources.answer.question import SAVING, TASKS, Question
 from sphinx_verl_resources.answer.suggestions import ROUNDS
 from sphinx_verl_resources.answer.suggestions import reliefs as reliefs_of
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.estimate import Estimate, attempt, estimate
-from sphinx_verl_resources.memory.recorded import request_of_run
+from sphinx_verl_resources.memory.recorded import fitted, request_of_run
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
-from sphinx_verl_resources.memory.tasks import SAVING, TASKS, fitted
 from sphinx_verl_resources.memory.versions import CURRENT
 
 DATA = EstimatorContext()
-REGISTRIES = DATA.registries
+REGISTRIES = DATA
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BF16 = f"{A}.fsdp_config.model_dtype"
 BUDGET = f"{A}.ppo_max_token_len_per_gpu"
@@ -46,7 +45,7 @@ def after(request, overrides):
 #: A question for each kind of outcome, with the number of settings in its first change: 0 for GPUs alone.
 SINGLE = asked("Qwen/Qwen2.5-7B", 2, "A100-80GB")
 PAIR = asked("Qwen/Qwen2.5-7B", 2, "H100", "PPO")
-MORE = asked("Qwen/Qwen2.5-32B", more={f"{R}.n": 1})
+MORE = asked("Qwen/Qwen2.5-14B", 4, "H100", "PPO")
 NODES = asked("Qwen/Qwen2.5-72B")
 NEVER = asked("Qwen/Qwen2.5-72B", 8, "RTX-4090", more={"data.max_response_length": 200_000})
 
@@ -78,16 +77,15 @@ def test_a_caveat_about_results_comes_after_little_time():
 
 
 def test_three_settings_where_two_are_not_enough():
-    """A former version suggested a setting that saves 2 GiB when 65 were missing."""
     (found,) = changes(MORE)
-    assert found.overrides.keys() == {BF16, BUDGET, f"{M}.enable_activation_offload"}
+    assert found.overrides.keys() == {BF16, "critic.fsdp.model_dtype", f"{R}.enforce_eager"}
     assert (found.verdict, found.cost) == ("fits", "little")
     assert ROUNDS in found.caveats
 
 
 def test_a_whole_mini_batch_is_counted_in_tokens():
     """With smaller micro-batches every GPU keeps unsharded gradients; the critic's micro-batches are large enough."""
-    request = Request("Qwen/Qwen2.5-32B", {}, 8, "H100")
+    request = Request("Qwen/Qwen2.5-32B", {}, 16, "H100")
     assert estimate(request, REGISTRIES).settings.critic
     first = changes(request)[0]
     assert first.verdict == "fits"
@@ -116,7 +114,7 @@ def test_where_nothing_suffices_the_least_is_told():
     [
         ("depends-on-lengths", asked("Qwen/Qwen2.5-7B", more={"data.max_response_length": 60_000})),
         ("borderline", SINGLE),
-        ("does-not-fit", MORE),
+        ("does-not-fit", NODES),
     ],
 )
 def test_whatever_does_not_surely_fit_is_made_to(verdict, request_):
@@ -136,7 +134,7 @@ def test_what_the_user_chose_is_changed_but_not_the_question():
 
 @pytest.mark.parametrize(
     ("request_", "count"),
-    [(PAIR, 2), (MORE, 3), (NODES, 5)],
+    [(PAIR, 2), (MORE, 3), (NODES, 4)],
     ids=["pair", "three", "nodes"],
 )
 def test_every_part_is_needed(request_, count):
@@ -192,7 +190,7 @@ def test_what_costs_less_comes_first_and_then_what_leaves_less():
     config = {"algorithm.adv_estimator": "grpo", "data.max_response_length": 6144}
     config |= {f"{A}.ppo_micro_batch_size_per_gpu": 8, f"{A}.fsdp_config.optimizer_offload": True}
     found = changes(Request("Qwen/Qwen2.5-7B", config, 8, "H100"))
-    assert [change.cost for change in found] == ["none", "none", "little", "little", "little"]
+    assert [change.cost for change in found] == ["none", "none", "little", "little"]
     highs = [change.high for change in found]
     assert highs[:2] == sorted(highs[:2])
     assert f"{A}.use_dynamic_bsz" in found[0].overrides

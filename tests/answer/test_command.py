@@ -9,8 +9,8 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer, answer_settings
 from sphinx_verl_resources.answer.command import command_of, launcher
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.settings.read import read_script
 
@@ -27,7 +27,7 @@ def data():
 def command(data):
     def make(**fields):
         asked = Question(**{"model": "Qwen/Qwen2.5-7B", "gpus": 8, "gpu": "H100", **fields})
-        return command_of(answer(asked, data).best, data.registries)
+        return command_of(answer(asked, data).best, data)
 
     return make
 
@@ -77,7 +77,7 @@ def test_micro_batches_that_nothing_sets_are_in_the_command(data):
         request = Request(
             "Qwen/Qwen2.5-7B", {f"actor_rollout_ref.{key}": config[key] for key in config}, 8, "H100"
         )
-        words = command_of(answer_settings(request, data).best, data.registries).split()
+        words = command_of(answer_settings(request, data).best, data).split()
         return {word.rpartition("actor_rollout_ref.")[2] for word in words if "micro_batch" in word}
 
     critic = "critic.ppo_micro_batch_size_per_gpu=1"
@@ -120,7 +120,7 @@ def test_a_key_that_is_not_recorded_is_set_in_any_case(command):
 @pytest.mark.parametrize("overrides", [{}, MEGATRON])
 def test_the_estimate_of_the_command_is_that_of_the_answer(data, task, overrides):
     best = answer(Question("Qwen/Qwen2.5-7B", 8, "H100", task=task, overrides=overrides), data).best
-    text = command_of(best, data.registries).replace("$HOME", "/home/me")
+    text = command_of(best, data).replace("$HOME", "/home/me")
     given = read_script(text, "run.sh")
-    again = estimate(Request("Qwen/Qwen2.5-7B", given.values, gpu="H100"), data.registries)
+    again = estimate(Request("Qwen/Qwen2.5-7B", given.values, gpu="H100"), data)
     assert again.peak == best.estimate.peak

@@ -7,8 +7,8 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer, answer_run, answer_settings
 from sphinx_verl_resources.answer.evidence import needs_of, needs_of_runs, runs_for
 from sphinx_verl_resources.answer.question import Question, request_of
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.recorded import request_of_run
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 
 DATA = EstimatorContext()
@@ -18,9 +18,7 @@ H800 = "qwen2-7b-grpo-2xh800"
 
 #: The recorded runs that ran or were reported, on GPUs with known memory, with their needs.
 THAT_RAN = {
-    run.id: (run, needs)
-    for run, needs in needs_of_runs(DATA, DATA.registries)
-    if run.word != "claimed" and needs.memory_gb
+    run.id: (run, needs) for run, needs in needs_of_runs(DATA) if run.word != "claimed" and needs.memory_gb
 }
 
 
@@ -31,7 +29,7 @@ def data():
 
 def runs(data, model, gpus, gpu, **asked):
     request = request_of(Question(model, gpus, gpu, **asked))
-    return runs_for(needs_of(request, data, data.registries), data)
+    return runs_for(needs_of(request, data), data)
 
 
 def bearing(*asked, **more):
@@ -127,7 +125,7 @@ def test_a_mean_response_says_that_responses_were_longer(data):
 
 def test_every_run_with_known_memory_bears_on_its_own_question(data):
     """A run's needs are compared with themselves."""
-    known = [needs for _, needs in needs_of_runs(data, data.registries) if needs.memory_gb]
+    known = [needs for _, needs in needs_of_runs(data) if needs.memory_gb]
     assert len(known) > 40
     assert all(needs.bears_on(needs) for needs in known)
 
@@ -159,7 +157,7 @@ def test_no_recorded_run_is_contradicted(data, run_id):
 
 @pytest.mark.parametrize("run_id", THAT_RAN)
 def test_its_own_settings_are_not_contradicted_either(data, run_id):
-    request = request_of_run(THAT_RAN[run_id][0], data.registries, needs_settings=False)
+    request = request_of_run(THAT_RAN[run_id][0], data)
     found = answer_settings(request, data)
     assert found.verdict != "does-not-fit"
     assert run_id in [run.id for run in found.evidence]
@@ -174,7 +172,7 @@ def test_nor_is_the_run_where_it_is_shown(data, run_id):
 
 def test_a_run_says_nothing_about_settings_that_take_more_than_its_own(data):
     run = data.runs[H800]
-    own = request_of_run(run, data.registries)
+    own = request_of_run(run, data)
     kept = {f"actor_rollout_ref.actor.fsdp_config.{part}_offload": False for part in ("param", "optimizer")}
     budget = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "data.max_response_length": 1024}
     more = Request(run.model, {**own.config, **kept, **budget}, own.gpus, own.gpu, version=own.version)

@@ -12,7 +12,7 @@ from sphinx_verl_resources.answer.grid import CHOSEN, Axes, compute_grid
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.answer.sizes import fewest_tables
 from sphinx_verl_resources.commands import given_data
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import VERDICTS
 from sphinx_verl_resources.units import gib_number
 
@@ -56,9 +56,7 @@ def test_each_cell_is_what_the_answer_says(cells):
             )
             assert cells.phases[cell["phase"]] == best.peak_phase.name
             assert cells.layouts[cell["layout"]] == found.best.name
-            assert cells.commands[cell["command"]] == tuple(
-                command_of(found.best, DATA.registries).split(SEPARATOR)
-            )
+            assert cells.commands[cell["command"]] == tuple(command_of(found.best, DATA).split(SEPARATOR))
             trust = cells.trusts[cell["trust"]]
             assert (trust.measured_runs, trust.undercuts) == (
                 found.trust.measured_runs,

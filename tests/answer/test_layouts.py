@@ -13,7 +13,7 @@ from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.layouts import best_of, longest_response
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 
 DATA = EstimatorContext()
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -188,8 +188,8 @@ def test_experts_are_spread_over_what_the_pipeline_leaves(ask, gpus):
 
 def test_the_longest_response_is_that_of_the_checkpoint_that_is_named(ask):
     base, longer = (ask(f"Qwen/Qwen3-4B{end}", gpu="H200").best for end in ("", "-Instruct-2507"))
-    assert longest_response(base, DATA.registries) == 40_960 - 512
-    assert longest_response(longer, DATA.registries) > 50_000
+    assert longest_response(base, DATA) == 40_960 - 512
+    assert longest_response(longer, DATA) > 50_000
 
 
 def test_settings_of_one_backend_choose_it(ask):

@@ -8,9 +8,9 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.engine import cache_tokens
 from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.registries import EstimatorContext
 
 DATA = EstimatorContext()
 A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -23,7 +23,7 @@ FITTING = [
 
 
 def with_settings(layout, settings):
-    return estimate(layout.request.having(settings), DATA.registries)
+    return estimate(layout.request.having(settings), DATA)
 
 
 @pytest.mark.parametrize("question", FITTING, ids=lambda question: question.model)

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.question import Question
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.memory.context import EstimatorContext
-from sphinx_verl_resources.memory.registries import capacity_of
+from sphinx_verl_resources.memory.registries import EstimatorContext, capacity_of
 
 DATA = EstimatorContext()
-NVIDIA = sorted((capacity_of(gpu), gpu.name) for gpu in DATA.registries.gpus)
+NVIDIA = sorted((capacity_of(gpu), gpu.name) for gpu in DATA.gpus)
 COUNTS = [*range(1, 65), *range(72, 257, 8)]
 questions = st.builds(
     Question,
-    model=st.sampled_from(sorted(entry.hf_id for entry in DATA.registries.architectures)),
+    model=st.sampled_from(sorted(entry.hf_id for entry in DATA.architectures)),
     gpus=st.sampled_from(COUNTS),
     gpu=st.sampled_from([name for _, name in NVIDIA]),
     task=st.sampled_from(("GRPO", "PPO", "DAPO")),
@@ -51,7 +50,7 @@ def test_more_gpus_never_turn_a_yes_into_a_no(question, count):
 
 @given(questions, st.sampled_from(NVIDIA))
 def test_more_memory_never_turns_a_yes_into_a_no(question, gpu):
-    less, more = sorted((gpu, (capacity_of(DATA.registries.gpus.get(question.gpu)), question.gpu)))
+    less, more = sorted((gpu, (capacity_of(DATA.gpus.get(question.gpu)), question.gpu)))
     if fits(replace(question, gpu=less[1])):
         assert fits(replace(question, gpu=more[1]))
 

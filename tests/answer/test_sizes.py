@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sphinx_verl_resources.answer.evidence import figures_of
 from sphinx_verl_resources.answer.sizes import used_models
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 
 DATA = EstimatorContext()
 RUNS = DATA.runs
@@ -12,10 +12,10 @@ RUNS = DATA.runs
 
 def test_models_that_are_used_come_once_each_and_the_smallest_first():
     def figures(model):
-        return figures_of(DATA, DATA.registries, model)
+        return figures_of(DATA, model)
 
     found = used_models(DATA)
-    sizes = [DATA.registries.known_shape(model).parameters for model in found]
+    sizes = [DATA.known_shape(model).parameters for model in found]
     assert sizes == sorted(sizes)
     assert len(set(map(figures, found))) == len(found) > 30
     assert {figures(run.model) for run in RUNS.values()} <= set(map(figures, found))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.answer import suggestions
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 
 A, M, R, REF = (f"actor_rollout_ref.{section}" for section in ("actor", "model", "rollout", "ref"))
@@ -46,7 +46,7 @@ OFFERED = [
 
 @pytest.fixture(scope="module")
 def ask():
-    registries = EstimatorContext().registries
+    registries = EstimatorContext()
 
     def ask(config, model="Qwen/Qwen2.5-7B", gpus=8, **others):
         request = Request(model, {"algorithm.adv_estimator": "grpo", **config}, gpus, "H100", **others)

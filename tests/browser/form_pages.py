@@ -5,7 +5,7 @@ from __future__ import annotations
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.command import command_of
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.records import Links
 from sphinx_verl_resources.units import gib_number
 from sphinx_verl_resources.views.verdicts import title
@@ -81,7 +81,7 @@ def check(found, chosen):
     assert lines["phase"] == f"Peak phase: {best.peak_phase.label}"
     assert ("plan" in lines) is (expected.verdict != "fits")
     is_of_use = expected.verdict != "does-not-fit"
-    assert found["command"] == (command_of(expected.best, DATA.registries) if is_of_use else "")
+    assert found["command"] == (command_of(expected.best, DATA) if is_of_use else "")
     assert found["shown"] == [is_of_use] * 2, "the command and the button"
     scripts = [run for run in runs if run.word == "ran" and run.script][:1]
     assert [address for address, _ in found["script"]] == [

@@ -97,7 +97,7 @@ def test_a_launch_script(result, write):
     code, (found,), err = result("estimate --script run.sh --gpus H100")
     assert (code, found["id"]) == (2, "Qwen/Qwen2.5-7B")
     assert [line.split(": ")[0:2] for line in err] == [["run.sh:8:5", "ERROR"], ["run.sh:6:5", "WARNING"]]
-    assert "expected a number above 0 and up to 1, got 7" in err[0]
+    assert "expected a number from 0 to 1, got 7" in err[0]
     assert "the value of data.train_batch_size is unknown" in err[1]
     mended = f"data.train_batch_size=64 {ROLLOUT}.gpu_memory_utilization=0.25"
     script = f"estimate --script run.sh --gpus H100 {mended}"
@@ -206,7 +206,7 @@ def test_the_text_of_cases(run, write):
         ({"gpus": {"count": "eight"}}, 1, "4:12: ERROR: gpus.count: Input should be a valid integer, got 'eight'"),
         ({"model": "Qwen/Qwen2.5-7"}, 1, "2:10: ERROR: model: unknown model 'Qwen/Qwen2.5-7'; did you mean 'Qwen/Qwen2.5-7B'?"),
         ({"config": None}, 1, "1:3: ERROR: "),
-        ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 1.5}}, 1, f"7:55: ERROR: {ROLLOUT}.gpu_memory_utilization: expected a number above 0 and up to 1"),
+        ({"config": {f"{ROLLOUT}.gpu_memory_utilization": 1.5}}, 1, f"7:55: ERROR: {ROLLOUT}.gpu_memory_utilization: expected a number from 0 to 1"),
         ({"config": {f"{ROLLOUT}.gpu_memory_utilisation": 0.4, **CONFIG}}, 0, f"7:5: WARNING: {ROLLOUT}.gpu_memory_utilisation: "),
         ({"config": None, "training": {"micro_batch_per_gpu": 2, "sequence_length": 1024, "method": "full"}}, 1, "7:5: ERROR: training: training without "),
     ],

@@ -62,6 +62,14 @@ def test_what_is_printed_instead(here, run, result):
     assert (names("."), names("data/runs")) == (["data", "run.log", "run.sh"], [])
 
 
+def test_nothing_is_compared_with_an_unknown_gpu(here, run, result):
+    log = Path("run.log").read_text("utf-8")
+    Path("run.log").write_text(re.sub("^GPU .*\n", "", log, flags=re.MULTILINE), "utf-8")
+    words = "new --script run.sh --log run.log --dry-run"
+    assert [result(words)[1][name] for name in ("measured_gib", "difference")] == [64.8, None]
+    assert "estimate: unknown, because the GPU is; --gpus names it\n\n" in run(words)[1]
+
+
 def test_nothing_is_overwritten_without_force(here, run, monkeypatch):
     file = here / "data/runs" / NAME
     file.write_text("mine\n")

@@ -9,7 +9,7 @@ import pytest
 from sphinx_verl_resources.answer.answer import answer
 from sphinx_verl_resources.answer.export import FIELDS
 from sphinx_verl_resources.answer.question import Question
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 
 ACTOR = "actor_rollout_ref.actor"
 CONTRACT = [
@@ -112,7 +112,7 @@ def test_what_fits_on_gpus(result):
     code, found, err = result("plan --gpus 8xRTX4090 --lora 32")
     assert (code, err, found["gpus"]) == (0, [], {"count": 8, "type": "RTX4090"})
     models = [item["model"] for item in found["fits"]]
-    sizes = [DATA.registries.shape(model).parameters for model in models]
+    sizes = [DATA.shape(model).parameters for model in models]
     assert sizes == sorted(sizes, reverse=True)
     assert all(list(item) == list(FIELDS) for item in found["fits"])
     assert {"Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-72B"} & {*models} == {"Qwen/Qwen2.5-7B"}

@@ -10,7 +10,7 @@ from sphinx_verl_resources.intake.diagnosis import Given, diagnose
 from sphinx_verl_resources.intake.failure import Failure
 from sphinx_verl_resources.intake.log import LogText
 from sphinx_verl_resources.intake.log_facts import Figures, read_metrics
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.views.diagnosis import PHASES
 
 GIB = 2**30
@@ -221,6 +221,8 @@ def test_a_run_that_wants_more_than_the_estimate_says(found):
     assert "do not explain" in found("optimizer-step", **full).differences[0]
     little = {"capacity": 79 * GIB, "free": 75 * GIB, "tried": 2 * GIB}
     assert "only" in found("optimizer-step", **little).differences[0]
+    # Nothing is compared with an assumed GPU.
+    assert found("rollout", gpu="", capacity=70 * GIB, free=0, tried=2 * GIB).differences == ()
 
 
 def test_settings_without_the_phase_that_failed(found):

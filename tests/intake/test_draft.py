@@ -17,13 +17,13 @@ from sphinx_verl_resources.intake.recorded_names import recorded_gpu
 from sphinx_verl_resources.intake.run_text import TODO, run_text
 from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
 from sphinx_verl_resources.intake.tasks import LOSS, task_of
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.settings.read import read_script
 from sphinx_verl_resources.strict_yaml import read_yaml
 
 TASK_REWARDS = "distillation.distillation_loss.use_task_rewards"
 TODAY = date(2026, 11, 22)
-FACTS = EstimatorContext().registries
+FACTS = EstimatorContext()
 
 
 def draft(script="", log="", said=None, shown="run.sh"):

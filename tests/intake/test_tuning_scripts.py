@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.commands import main
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 
 _WORDS = {True: "True", False: "False", None: "null"}
 #: Settings in all scripts in addition to the listed ones.

@@ -7,8 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request
 
 #: Abbreviations of the first part of verl's keys, and of Megatron's parallel sizes.
@@ -28,7 +28,7 @@ OF_REQUEST = {field.name for field in fields(Request)}
 
 @pytest.fixture(scope="session")
 def registries():
-    return EstimatorContext().registries
+    return EstimatorContext()
 
 
 @pytest.fixture(scope="session")

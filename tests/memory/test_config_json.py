@@ -10,15 +10,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.memory.config_json import MODEL_TYPES, read_config_json
-from sphinx_verl_resources.memory.context import EstimatorContext
-from sphinx_verl_resources.memory.parameters import count_parameters
+from sphinx_verl_resources.memory.registries import EstimatorContext
+from sphinx_verl_resources.memory.shape import Counts
 
 CONFIGS = yaml.safe_load(Path(__file__).with_name("configs.yaml").read_text("utf-8"))
 QWEN = CONFIGS["Qwen/Qwen2.5-7B"]
-#: Fields of a registry entry that a config does not contain.
+#: Fields of a registry entry that are not read from a config.
 ABOUT = {
-    "name", "hf_id", "aliases", "aliases_unverified", "max_position_embeddings_of_aliases",
+    "sliding_window", "mtp_parameters", "parameters_active", "name", "hf_id", "aliases", "aliases_unverified", "max_position_embeddings_of_aliases",
     "parameters_breakdown", "published", "config_source", "script", "verified", "notes",
 }  # fmt: skip
 #: Configs of models outside the registry, and counts that are published.
@@ -50,9 +51,18 @@ OTHERS = {
 }  # fmt: skip
 
 
+#: What a config with experts needs besides.
+GLM_MOE = {
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+}  # fmt: skip
+
+
 def read(text):
     """Return the architecture, and every problem as printed."""
-    architecture, problems = read_config_json(text, "my/config.json")
+    try:
+        architecture, problems = read_config_json(text, "my/config.json")
+    except NoAnswerError as refused:
+        architecture, problems = None, refused.diagnostics
     assert (architecture is None) == any(problem.is_error for problem in problems)
     return architecture, [str(problem) for problem in problems]
 
@@ -75,10 +85,10 @@ def test_shapes_are_those_of_the_registry(name):
 def test_counts_published_for_other_models(parameters):
     architecture, problems = read(json.dumps(OTHERS[parameters]))
     assert problems == []
-    assert architecture.parameters == parameters == count_parameters(architecture).total
+    assert architecture.parameters == parameters == Counts(architecture).total
 
 
-def test_qwen3_next_with_its_extra_layer():
+def test_qwen3_next():
     entry = EstimatorContext().architectures.get("Qwen/Qwen3-Next-80B-A3B-Instruct")
     architecture, problems = read(
         """{"model_type": "qwen3_next", "hidden_size": 2048, "num_hidden_layers": 48, "head_dim": 256,
@@ -86,25 +96,20 @@ def test_qwen3_next_with_its_extra_layer():
         "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
         "linear_num_key_heads": 16, "linear_key_head_dim": 128, "linear_num_value_heads": 32,
         "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "vocab_size": 151936,
-        "max_position_embeddings": 262144, "num_nextn_predict_layers": 1,
-        "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"]}"""
+        "max_position_embeddings": 262144, "num_nextn_predict_layers": 1}"""
     )
     assert problems == []
     assert architecture.linear_attention == entry.linear_attention
-    assert architecture.parameters + architecture.mtp_parameters == 81_324_862_720
+    assert architecture.parameters == entry.parameters
 
 
-@pytest.mark.parametrize(
-    ("changes", "sparse"),
-    [
-        ({}, 8), ({"mlp_only_layers": [0, 3]}, 6), ({"decoder_sparse_step": 2}, 4), ({"moe_layer_freq": 3}, 3),
-        ({"decoder_sparse_step": 3, "mlp_only_layers": [5, 6]}, 1), ({"first_k_dense_replace": 3}, 5),
-        ({"mlp_only_layers": [99]}, 8),
-    ],
-)  # fmt: skip
-def test_layers_with_experts(changes, sparse):
-    architecture, _ = read_with("Qwen/Qwen3-30B-A3B", num_hidden_layers=8, **changes)
-    assert architecture.moe.first_dense_layers == 8 - sparse
+def test_a_gate_without_a_shared_expert():
+    """As in the modelling code, where the shared expert has matrices of width 0."""
+    config = OTHERS[14_315_784_192]
+    architecture, problems = read(json.dumps({**config, "shared_expert_intermediate_size": 0}))
+    assert problems == []
+    assert architecture.moe.shared_width == 0
+    assert architecture.parameters == 14_315_784_192 - 24 * 3 * 2048 * 5632
 
 
 @pytest.mark.parametrize(
@@ -129,16 +134,8 @@ def test_layers_with_experts(changes, sparse):
             True,
         ),
         ({"text_config": {"model_type": "qwen3_text"}}, "model_type", "qwen3"),
-        ({"use_sliding_window": ...}, "sliding_window", None),
-        ({"use_sliding_window": True}, "sliding_window", 131_072),
-        ({"use_sliding_window": True, "sliding_window": 0}, "sliding_window", None),
-        ({"model_type": "mistral", "use_sliding_window": ...}, "sliding_window", 131_072),
-        # The name is one that can be shown.
-        ({"_name_or_path": "Qwen/Qwen2.5-7B"}, "name", "Qwen/Qwen2.5-7B"),
-        ({"_name_or_path": "/home/me/model"}, "name", "my/config.json"),
-        ({"_name_or_path": 3}, "name", "my/config.json"),
-        ({"_name_or_path": "TODO"}, "name", "my/config.json"),
-        ({"_name_or_path": "a\nb"}, "name", "my/config.json"),
+        ({"model_type": "glm4_moe", **GLM_MOE, "use_qk_norm": True}, "qk_norm", True),
+        ({"model_type": "glm4_moe", **GLM_MOE}, "qk_norm", False),
     ],
 )
 def test_the_model_type_decides_what_a_config_leaves_open(changes, field, expected):
@@ -155,12 +152,6 @@ def test_defaults_of_experts_and_of_the_vision_tower():
     assert read_with(name, vision_config=3)[0].vision is None
 
 
-@pytest.mark.parametrize("shown", ["", "a b", "C:\\model\\config.json", "x@example.org", "x" * 999])
-def test_a_path_that_is_no_name(shown):
-    architecture, problems = read_config_json(QWEN, shown)
-    assert (architecture.name, problems) == ("config.json", ())
-
-
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -170,30 +161,20 @@ def test_a_path_that_is_no_name(shown):
         ("3584", "§999999999", "ERROR: hidden_size: expected a whole number from 1 to 100000000, got 999999999 [verl.wrong_value]"),
         ("3584", "null", "ERROR: hidden_size: the key is missing; add it [verl.missing_key]"),
         ('"hidden_size": 3584, ', "", "ERROR: hidden_size: the key is missing; add it [verl.missing_key]"),
-        ('"num_hidden_layers": 28', '"num_hidden_layers": §10001', "ERROR: num_hidden_layers: expected a whole number from 1 to 10000, got 10001 [verl.wrong_value]"),
+        ('"num_hidden_layers": 28', '"num_hidden_layers": §10001', "ERROR: num_hidden_layers: Input should be less than or equal to 10000, got 10001 [verl.wrong_value]"),
         ('"intermediate_size": 18944,', "", "ERROR: intermediate_size: the key is missing; add it [verl.missing_key]"),
-        ('"num_attention_heads": 28', '"num_attention_heads": 12', "ERROR: head_dim: the key is missing; add it [verl.missing_key]"),
-        (
-            '"num_key_value_heads": 4', '"num_key_value_heads": §5',
-            "ERROR: num_key_value_heads: 5 does not divide num_attention_heads, 28; correct one of them [verl.wrong_value]",
-        ),
         ('"tie_word_embeddings": false', '"tie_word_embeddings": §"no"', "ERROR: tie_word_embeddings: Input should be a valid boolean, got 'no' [verl.wrong_type]"),
         ('"vocab_size"', '"vocab_size": 1, §"vocab_size"', "ERROR: duplicate key 'vocab_size'; keep one of the two [verl.duplicate_key]"),
         (
             '"qwen2"', '§"qwen22"',
             "WARNING: model_type: unknown; the model is read as a dense decoder like llama; did you mean 'qwen2'? If not, "
-            "compare the count with the published one [verl.not_modelled]",
+            "add the model to architectures.yaml [verl.not_modelled]",
         ),
         (
             '"model_type": "qwen2",', "",
-            "WARNING: model_type: unknown; the model is read as a dense decoder like llama; compare the count with the "
-            "published one [verl.not_modelled]",
+            "WARNING: model_type: unknown; the model is read as a dense decoder like llama; add the model to "
+            "architectures.yaml [verl.not_modelled]",
         ),
-        (
-            '"qwen2"', '"llama", "attention_bias": §true',
-            "WARNING: attention_bias: not every bias of attention is counted; the parameter count is too small [verl.not_modelled]",
-        ),
-        ('"use_cache"', '"mlp_bias": §true, "use_cache"', "WARNING: mlp_bias: the biases of the MLP are not counted; the parameter count is too small [verl.not_modelled]"),
     ],
 )  # fmt: skip
 def test_mistakes_have_a_place_and_a_remedy(old, new, expected):
@@ -209,12 +190,10 @@ def test_mistakes_have_a_place_and_a_remedy(old, new, expected):
     ("name", "changes", "expected"),
     [
         ("Qwen/Qwen3-30B-A3B", {"num_experts": ...}, "num_experts: the key is missing; add it"),
-        ("Qwen/Qwen3-30B-A3B", {"num_experts_per_tok": 129}, "num_experts_per_tok: expected a whole number from 1 to 128, got 129"),
         ("Qwen/Qwen3-30B-A3B", {"model_type": "qwen4_moe"}, "num_experts: experts, latent and linear attention need a known model type; did you mean 'qwen3_moe'?"),
         ("deepseek-ai/DeepSeek-V3", {"q_lora_rank": "x"}, "mla.q_lora_rank: Input should be a valid integer"),
-        ("deepseek-ai/DeepSeek-V3", {"attention_bias": True}, "attention_bias: not every bias of attention is counted"),
         ("Qwen/Qwen2.5-VL-7B-Instruct", {"vision_config": {"depth": 32}}, "hidden_size: the key is missing"),
-        ("Qwen/Qwen3-4B", {"vision_config": {"depth": 32}}, "vision_config: the vision tower of this model type is not counted"),
+        ("Qwen/Qwen3-4B", {"vision_config": {"depth": 32}}, "vision_config: the tower of this model type is not counted"),
         ("Qwen/Qwen3-VL-30B-A3B-Instruct", {"text_config": {}}, "the key is missing"),
     ],
 )  # fmt: skip
@@ -226,7 +205,7 @@ def test_mistakes_of_a_kind_of_model(name, changes, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "1:1: ERROR: expected keys and values; give the config.json of a model from Hugging Face"),
+        ("", "1:1: ERROR: expected keys and values; give a config.json"),
         ("[]", "1:1: ERROR: expected keys and values"),
         ("{\n", "2:1: ERROR: not valid YAML: "),
         ("[" * 100_000, "nest"),
@@ -254,4 +233,4 @@ VALUES = (
 @given(st.sampled_from(list(CONFIGS)), st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=4))
 def test_no_wrong_value_crashes(name, changes):
     architecture, _ = read_with(name, **changes)
-    assert not architecture or architecture.parameters == count_parameters(architecture).total
+    assert not architecture or architecture.parameters == Counts(architecture).total

@@ -10,7 +10,7 @@ from sphinx_verl_resources.memory.allocations import size_of
 from sphinx_verl_resources.units import GIB
 
 GRAPHED = {**FULL, "rollout.enforce_eager": False}
-SGLANG, TRT = {**FULL, "rollout.name": "sglang"}, {**FULL, "rollout.name": "trtllm"}
+SGLANG = {**FULL, "rollout.name": "sglang"}
 AWAKE, TINY = {"rollout.free_cache_engine": False}, {"rollout.gpu_memory_utilization": 0.05}
 WITH_ADAPTERS, SYNC = {**LORA, "rollout.name": "sglang"}, "taking weights"
 #: The capacity, the weights on one of two GPUs, graphs, and what the trainer already has.
@@ -20,7 +20,7 @@ POOL, WEIGHTS, GRAPHS = "rollout-pool", "rollout-weights", "cuda-graphs"
 STATES = [
     # Awake: vLLM takes a share of the whole GPU, others of what is free.
     (FULL, V08, "awake", {POOL: C / 2}), (SGLANG, V08, "awake", {POOL: (C - BEFORE) / 2}),
-    (FULL, (0, 2, 0), "awake", {POOL: (C - BEFORE) / 2}), (TRT, V08, "awake", {WEIGHTS: W, POOL: (C - BEFORE - W) / 2}),
+    (FULL, (0, 2, 0), "awake", {POOL: (C - BEFORE) / 2}),
     # CUDA graphs are in vLLM's budget since v0.9.0; others have them on top.
     (GRAPHED, V08, "awake", {POOL: C / 2, GRAPHS: G}), (GRAPHED, NEW, "awake", {POOL: C / 2}),
     ({**SGLANG, "rollout.enforce_eager": False}, NEW, "awake", {POOL: (C - BEFORE) / 2, GRAPHS: G}),
@@ -88,9 +88,12 @@ def test_tokens_in_the_kv_cache(ask):
     assert warning.message.endswith("4.0 GiB leave room for 0 tokens, less than one sequence of 131,072")
 
 
-def test_bytes_per_token_in_the_kv_cache(registries):
+def test_bytes_per_token_in_the_kv_cache(registries, ask):
     """Key-value heads are copied if there are more GPUs, latents are not divided, linear attention has no cache."""
     dense, latent, linear = "Qwen/Qwen2.5-7B", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen3.5-27B"
     sizes = ((dense, 1, 57_344), (dense, 8, 14_336), (latent, 8, 70_272), (linear, 1, 65_536))
     for model, tensor, size in sizes:
         assert engine.kv_cache_bytes_per_token(registries.shape(model).architecture, tensor) == size, model
+    short = {"name": "short", "hf_id": "short", "num_hidden_layers": 2}  # none of them has full attention
+    data = registries.knowing(registries.shape(linear).architecture.model_copy(update=short))
+    assert ask(FULL, model="short", data=data).warnings == ()

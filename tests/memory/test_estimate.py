@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from qwen_7b import ADAPTERS, EXPERTS, HEAD, KL, LAYERS, NEW, OTHERS, ROUTED, V08, H, P, U
+from qwen_7b import ADAPTERS, EXPERTS, HEAD, KL, LAYERS, NEW, OLD, OTHERS, ROUTED, V08, H, P, U
 
-from sphinx_verl_resources.memory.estimate import PhasesEstimate, error_of, largest_that_fits, likeness
+from sphinx_verl_resources.memory.estimate import AnyEstimate, errors_of, largest_that_fits
 from sphinx_verl_resources.memory.phases import Phase
+from sphinx_verl_resources.memory.registries import capacity_range
 from sphinx_verl_resources.units import GIB
 
 #: In GiB, outside PyTorch and the engine 2 each: a phase of the training process, and one with the engine awake.
@@ -18,8 +20,16 @@ ROLLOUT = Phase("rollout", (), (), (), 2 * GIB, 20 * GIB, 24 * GIB)
 
 
 def estimate_of(error, capacity=None, least=(ROLLOUT, UPDATE), **others):
-    kind = type("Estimate", (PhasesEstimate,), others)
-    return kind((ROLLOUT, UPDATE), least, "fsdp", error, capacity, 3 * GIB)
+    names = {"least": least} | {name: others.pop(name) for name in ("fits_up_to_tokens",) if name in others}
+    kind = type("Estimate", (AnyEstimate,), names)
+    return kind(
+        phases=(ROLLOUT, UPDATE),
+        kind="fsdp",
+        errors=(error, error / 2),
+        capacity=capacity,
+        counted_besides=3 * GIB,
+        **others,
+    )
 
 
 #: Training process ± error, engine + 1 % and - 8 %, outside + 2 and - 1 GiB; the widest phase at each end.
@@ -37,7 +47,7 @@ def test_range_rule_at_both_ends(error, least, low, high):
     assert (found.peak, found.peak_phase) == (24 * GIB, ROLLOUT)
     # PyTorch counts neither the engine nor what is outside, but an engine's pool in the training process.
     assert found.torch_peak == (3 + 10) * GIB
-    assert [end / GIB for end in found.torch_peak_range] == pytest.approx([13 - 10 * error, 13 + 10 * error])
+    assert [end / GIB for end in found.torch_peak_range] == pytest.approx([13 - 5 * error, 13 + 5 * error])
     assert found.of_phase("update-forward").high / GIB == pytest.approx(12 + 10 * error + 2)
     assert found.of_phase("critic-values") is found
 
@@ -57,29 +67,87 @@ def test_verdicts(capacity, others, verdict):
     assert (found.verdict, found.fits) == (verdict, verdict == "fits")
 
 
+LOADED = {"actor.strategy": "fsdp2", "model": "Qwen/Qwen2.5-32B", "gpus": 32, "actor.use_dynamic_bsz": True}
+LOADED |= {"fsdp.param_offload": True, "fsdp.optimizer_offload": True}
+RETAINED = {
+    "model.lora_rank": 32,
+    "actor.use_dynamic_bsz": True,
+    "rollout.n": 8,
+    "data.train_batch_size": 4096,
+}
+RETAINED |= {"actor.ppo_mini_batch_size": 4096}
+KEPT = {"actor.strategy": "megatron", "megatron.tp": 4, "actor.use_dynamic_bsz": True}
+KEPT |= {
+    "megatron.param_offload": True,
+    "megatron.optimizer_offload": True,
+    "rollout.gpu_memory_utilization": 0.87,
+}
+AWARE = {"optim.use_precision_aware_optimizer": True}
+#: The embedding's output and gradient, for all tokens of a rank's mini-batch but those of its last micro-batch.
+EARLIER = 4 * H * (4096 * 1024 - 16_384)
+#: Settings, a release with more memory and one without it, a phase, an allocation, bytes, settings without them.
+FAULTS = [
+    (LOADED, OLD, (0, 5, 0), "loading", "weights", 4 * 32_763_876_352, {"actor.strategy": "fsdp"}),
+    (RETAINED, V08, NEW, "update-forward", "layer-inputs", EARLIER, {"model.lora_rank": 0}),
+    (
+        {**KEPT, **AWARE},
+        (0, 6, 0),
+        NEW,
+        "rollout",
+        "optimizer-states",
+        2 * P / 8,
+        {"megatron.optimizer_offload": False},
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "since", "until", "name", "key", "size", "without"), FAULTS)
+def test_what_only_some_releases_need(ask, settings, since, until, name, key, size, without):
+    def bytes_in(found):
+        phases = [phase for phase in found.phases if phase.name == name]
+        return sum(item.size for phase in phases for item in phase.allocations if item.key == key)
+
+    def more(others):
+        every = {**settings, **others}
+        return bytes_in(ask(every, version=since)) - bytes_in(ask(every, version=until))
+
+    assert more({}) == pytest.approx(size)
+    assert more(without) == 0
+
+
+def test_a_gpu_of_which_only_the_nominal_memory_is_known(ask):
+    """A run that fits on some GPUs of this size, or does not fit on some, is borderline."""
+    found = ask({"actor.use_dynamic_bsz": True}, gpu=None, memory_gb=64)
+    assert [size / GIB for size in (found.capacity, found.most_capacity)] == pytest.approx([60.96, 61.27])
+    verdicts = ("does-not-fit", "borderline", "borderline", "borderline", "fits")
+    ends = ((1, 2), (1, found.low), (found.low, found.low), (found.low, found.high), (found.high, found.high))
+    for verdict, (least, most) in zip(verdicts, ends, strict=True):
+        assert replace(found, capacity=least, most_capacity=most).verdict == verdict
+    assert ask({"actor.use_dynamic_bsz": True}, gpu=None, memory_gb=70).most_capacity == capacity_range(70)[1]
+
+
 def test_an_unknown_error_is_the_worst_known():
     class Errors(dict):
         def __iter__(self):
             return iter(self.values())
 
-    errors = Errors({name: SimpleNamespace(error=error) for name, error in (("fsdp", 0.1), ("other", 0.4))})
-    found = [error_of(name, SimpleNamespace(accuracy=errors)) for name in ("fsdp", "other", "new")]
-    assert found == [0.1, 0.4, 0.4]
-    assert error_of("fsdp", SimpleNamespace(accuracy=Errors())) == 1.0
+    pairs = {"fsdp": (0.1, 0.3), "other": (0.4, 0.2)}
+    both = ("error", "counter_error")
+    errors = Errors({name: SimpleNamespace(**dict(zip(both, pairs[name], strict=True))) for name in pairs})
+    found = [errors_of(name, SimpleNamespace(accuracy=errors)) for name in ("fsdp", "other", "new")]
+    assert found == [*pairs.values(), (0.4, 0.3)]
+    assert errors_of("fsdp", SimpleNamespace(accuracy=Errors())) == (1.0, 1.0)
 
 
 KINDS = [
-    ({"version": (0, 7, 1)}, "fsdp"), ({"model.lora_rank": 8}, "fsdp-today"), ({"framework": "EasyR1"}, "easyr1"),
-    ({"actor.strategy": "megatron", **EXPERTS}, "megatron"), ({"algorithm.adv_estimator": "gae"}, "other"),
-    (EXPERTS, "other"), ({"model": "Qwen/Qwen2.5-VL-7B-Instruct"}, "other"),
+    ({"version": (0, 7, 1)}, "fsdp"), ({"model.lora_rank": 8, **EXPERTS}, "fsdp-today-lora-experts"), ({"framework": "EasyR1"}, "easyr1"),
+    ({"actor.strategy": "megatron", **EXPERTS}, "megatron-today-experts"), ({"trainer.v1.trainer_mode": "separate_async"}, "training"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("settings", "kind"), KINDS)
 def test_kinds(ask, settings, kind):
-    found = ask({"version": V08, **settings})
-    alike = (found.settings.version >= V08, "model.lora_rank" in settings, found.shape.expert_parameters > 0)
-    assert (found.kind, likeness(found)) == (kind, alike)
+    assert ask({"version": V08, **settings}).kind == kind
 
 
 FOUR = {"actor.ppo_micro_batch_size_per_gpu": 4, "model.use_remove_padding": True}
@@ -150,7 +218,6 @@ HOST = [
     ({}, {}), ({**PARAM, "fsdp.model_dtype": "bf16"}, {"weights": 2 * P}), ({**PARAM, "gpus": 32}, {"weights": P}),
     ({**PARAM, "fsdp.fsdp_size": 2}, {"weights": 4 * 4 * P}),  # four groups, each with a copy
     ({"fsdp.optimizer_offload": True}, {"optimizer-states": 8 * P}), (KL, {"reference": 4 * P}),
-    ({"model.enable_activation_offload": True}, {"layer-inputs": 8 * 4 * 1024 * INPUTS}),
     (POLICY, {"weights": 4 * P, "gradients": 4 * P, "optimizer-states": 8 * P}),
     ({**PARAM, "model.lora_rank": 32}, {"weights": 4 * (P + ADAPTERS), "sleeping-weights": 8 * 2 * P / 2}),
     ({"algorithm.adv_estimator": "gae", "critic.fsdp.param_offload": True}, {"critic-weights": 4 * (P - HEAD + H)}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ BOTH = {**PARAM, "fsdp.optimizer_offload": True}
 BUCKET = {"rollout.checkpoint_engine.update_weights_bucket_megabytes": 8192}
 SUMMON, MERGE = {"rollout.layered_summon": True}, {"model.lora.merge": True}
 BARE, WHOLE = {"model.enable_gradient_checkpointing": False}, {"fsdp.reshard_after_forward": False}
-OFFLOAD, PAIRS = {"model.enable_activation_offload": True}, {"fsdp.fsdp_size": 2}
+PAIRS = {"fsdp.fsdp_size": 2}
 #: A critic beside an actor that leaves it the GPU; its head has one output.
 CRITIC = {**FULL, **BOTH, "fsdp.fsdp_size": 8, "algorithm.adv_estimator": "gae"}
 CRITIC |= {f"critic.ppo_{name}max_token_len_per_gpu": T for name in ("", "infer_")}
@@ -53,7 +54,7 @@ OF_CRITIC = {
 }
 OF_CRITIC |= {"critic-gathered-root": 2 * (R - HEAD + H), "critic-gathered-layers": 4 * U}
 OF_CRITIC |= {"critic-working-set": WORKING * T}
-AT_LOSS = {**STATES, **INPUTS, "logits": 8 * T * V}
+AT_LOSS = {**STATES, **INPUTS, "activations": 8 * H * T, "logits": 8 * T * V}
 AT_LAYER = {"gathered-layers": 2 * U, "working-set": FORWARD * T}
 SYNC = {"rollout-weights": P, "bucket": 2 * GIB}
 LORA_SYNC = {**SYNC, "weights": 4 * (P + ADAPTERS) / 8, "optimizer-states": ADAPTERS}
@@ -71,7 +72,7 @@ PHASES = {
         ({**KL, **PARAM}, OLD, {"optimizer-states": P, **AT_HEAD}), ({**TWO, **KL, **BOTH}, OLD, {"logits": 2 * T * V}),
         ({**FUSED, **KL, **BOTH}, OLD, {**ROOT, **AT_LAYER}), (KL, V08, {**IDLE, **AT_HEAD, "reference-root": 2 * R}),
     ],
-    # FSDP keeps the root gathered at the loss, FSDP2 nothing.
+    # FSDP keeps the root gathered at the loss, FSDP2 nothing. The last hidden states have 8 bytes.
     "update-forward": [({}, V08, {**AT_LOSS, **ROOT}), (TWO, V08, AT_LOSS)],
     # A small model is widest at its head: the gradients of logits and of the head. A frozen base has none to reduce.
     "update-backward": [
@@ -109,7 +110,6 @@ def test_phase(ask, sizes, name, row):
 
 OVERRIDE = "optim.override_optimizer_config"
 STEPS = [({}, 20), (PAIRS, 80), ({OVERRIDE: {"fused": True}}, 16), ({OVERRIDE: {"foreach": False}}, 16)]
-STEPS += [({"optim.optimizer": "AdamW8bit"}, 14)]
 
 
 @pytest.mark.parametrize(("settings", "each"), STEPS)
@@ -120,7 +120,7 @@ def test_bytes_per_parameter_in_the_optimizer_step(ask, sizes, settings, each):
 G = {"gradients": 4 * P / 8}
 FEW, NEAR_HEAD = 12_000, {"layer-inputs": 0, **G, "gathered-layers": 2 * U}
 LAYER = {**ROOT, **G, "gathered-layers": 4 * U, "root-gradient": 2 * HEAD, "working-set": WORKING * T}
-FIRST, IN_ROOT = {"layer-inputs": 0, **ROOT}, {**NEAR_HEAD, "gathered-layers": 4 * U}
+FIRST, IN_ROOT = {"layer-inputs": 0, "activations": 0, **ROOT}, {**NEAR_HEAD, "gathered-layers": 4 * U}
 #: Pieces besides weights and optimizer at a moment of an update; the traces of the oracle check more of them.
 MOMENTS = [
     # A layer with the next one, and the head's gradient; with FSDP2 the gradient of the last layer in 32 bits.
@@ -136,14 +136,11 @@ MOMENTS = [
     (LORA, V08, "backward", 0, {**NEAR_HEAD, **ROOT, "gradients": 4 * ADAPTERS / 8, "working-set": 0}),
     # Gradients of earlier micro-batches, which are whole on every GPU if their sharding is deferred.
     ({}, (0, 10, 0), "loss", 0, {**FIRST, **G}),
-    ({"fsdp.fsdp_size": 1}, NEW, "loss", 0, {"layer-inputs": 0, "gradients": 4 * P}),
+    ({"fsdp.fsdp_size": 1}, NEW, "loss", 0, {"layer-inputs": 0, "activations": 0, "gradients": 4 * P}),
     (LORA, NEW, "loss", 0, {**FIRST, "unsharded-gradients": 2 * ADAPTERS}),
     # Without checkpointing every layer keeps its tensors; the working set includes those of the last one.
-    (BARE, V08, "loss", T, {**ROOT, **G, "activations": LAYERS * SAVED * T}),
+    (BARE, V08, "loss", T, {**ROOT, **G, "activations": (LAYERS * SAVED + 8 * H) * T}),
     (BARE, V08, "backward", T, {**LAYER, "activations": (LAYERS - 1) * SAVED * T}),
-    # Offloaded activations leave those of two layers.
-    (OFFLOAD, V08, "loss", T, {**ROOT, **G, "layer-inputs": 2 * 2 * H * T}),
-    ({**BARE, **OFFLOAD}, V08, "loss", T, {**ROOT, **G, "activations": 2 * SAVED * T}),
 ]  # fmt: skip
 
 
@@ -152,7 +149,10 @@ def test_moment(ask, settings, version, name, tokens, expected):
     found = ask({**FULL, **settings}, version=version)
     ((actor,), _) = roles_of(found.shape, found.settings)
     pieces = getattr(actor.update(tokens), name)
-    assert {part.key: part.size for part in pieces if part.key not in IDLE} == pytest.approx(expected)
+    sizes = Counter()
+    for part in pieces:
+        sizes[part.key] += part.size
+    assert {key: size for key, size in sizes.items() if key not in IDLE} == pytest.approx(expected)
 
 
 SIZED = {f"{role}.fsdp_size": 8 for role in ("fsdp", "ref.fsdp_config")}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.estimate import estimate
-from sphinx_verl_resources.memory.keys import key_problem, key_warnings, releases_of, settings_problems
 from sphinx_verl_resources.memory.recorded import version_of_run
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
+from sphinx_verl_resources.memory.resolve import key_problem, key_warnings, release_for, settings_problems
 from sphinx_verl_resources.memory.versions import CURRENT, LAST, version_of
 
 DATA = EstimatorContext()
-REGISTRIES = DATA.registries
+REGISTRIES = DATA
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 SCHEDULER, WRAP = (
     f"{ROLLOUT}.chat_scheduler",
@@ -121,30 +121,29 @@ def test_an_estimate_warns_of_what_is_wrong_with_a_run():
         assert [*key_warnings(other, REGISTRIES)] == []
 
 
-#: Keys, the first and last release that have all of them, and the number of reasons.
+#: Keys, the newest release up to the current one with all of them, and a part of the reason if it is older.
 RELEASES = [
-    ([], None),
-    (["data.train_batch_size", "own.key"], None),
-    ([SCHEDULER], ((0, 3, 0), (0, 4, 0), 2)),
-    ([SCHEDULER, PAD], None),  # they contradict each other
-    ([SUMMON, PAD], ((0, 8, 0), (0, 10, 0), 1)),
-    ([FORMER], ((0, 2, 0), (0, 7, 1), 1)),
-    (["critic.fsdp.param_offload"], None),
-    ([WRAP], None),
-    ([f"+{SCHEDULER}"], None),
-    ([f"{ACTOR}.use_fused_kernels"], None),  # scripts add it
+    ([], CURRENT, ""),
+    (["data.train_batch_size", "own.key"], CURRENT, ""),
+    (
+        [SCHEDULER],
+        (0, 4, 0),
+        f"v0.4.0 is assumed: {SCHEDULER}: verl v0.4.1 has no such key; v0.4.0 was the last",
+    ),
+    ([SCHEDULER, PAD], CURRENT, ""),  # they contradict each other
+    ([SUMMON, PAD], CURRENT, ""),
+    ([FORMER], (0, 7, 1), f"v0.7.1 is assumed: {FORMER}: verl v0.8.0 has another name for this key"),
+    (["critic.fsdp.param_offload"], CURRENT, ""),
+    ([WRAP], CURRENT, ""),
+    ([f"+{SCHEDULER}"], CURRENT, ""),
+    ([f"{ACTOR}.use_fused_kernels"], CURRENT, ""),  # scripts add it
 ]
 
 
-@pytest.mark.parametrize(("keys", "expected"), RELEASES)
-def test_keys_bound_the_release(keys, expected):
-    found = releases_of(dict.fromkeys(keys), REGISTRIES)
-    assert (found and (*found[:2], len(found[2]))) == expected
-
-
-def test_the_reasons_are_sentences():
-    _, _, (reason,) = releases_of({"critic.model.fsdp_config": {"param_offload": True}}, REGISTRIES)
-    assert reason == f"{FORMER}: verl v0.8.0 has another name for this key"
+@pytest.mark.parametrize(("keys", "release", "why"), RELEASES)
+def test_keys_decide_the_release(keys, release, why):
+    found, reason = release_for(dict.fromkeys(keys), REGISTRIES)
+    assert (found, why in reason, bool(reason)) == (release, True, bool(why))
 
 
 def test_recorded_runs_and_cases():
@@ -156,11 +155,8 @@ def test_recorded_runs_and_cases():
         if case.framework == "verl"
     ]
     assert len(pairs) > 100
-    bounds = [(releases_of(settings, REGISTRIES), version) for settings, version in pairs if version]
-    assert [
-        (bound, version) for bound, version in bounds if bound and not bound[0] <= version <= bound[1]
-    ] == []
-    assert sum(bound is not None for bound, _ in bounds) > 30
+    dated = [(settings, version) for settings, version in pairs if version]
+    assert [each.text for pair in dated for each in settings_problems(*pair, REGISTRIES)] == []
     problems = [each for settings, _ in pairs for each in settings_problems(settings, CURRENT, REGISTRIES)]
     assert [each.text for each in problems if each.code == "unknown_key"] == []
 

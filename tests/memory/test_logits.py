@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from qwen_7b import ALONE, KL, MAIN, NEW, OLD, V08, T, V
 
-from sphinx_verl_resources.memory.logits import logits, logits_gradient
+from sphinx_verl_resources.memory.phases import logits
 
 FULL = {"actor.use_dynamic_bsz": True, "rollout.n": 8, **KL}
 BONUS, EAGER = {"actor.entropy_coeff": 0.01}, {"actor.use_torch_compile": False}
@@ -86,4 +86,5 @@ def test_fused_loss_of_plain_training(ask, sizes, settings, each):
 @pytest.mark.parametrize(("settings", "each"), [({}, 2), (MEGATRON, 4 / 2), (FUSED, 0)])
 def test_gradient_of_the_logits(ask, settings, each):
     found = ask({**FULL, **settings}, version=OLD)
-    assert sum(part.size for part in logits_gradient(found.shape, found.settings, T)) == each * T * V
+    parts = logits("gradient", found.shape, found.settings, T)
+    assert sum(part.size for part in parts) == each * T * V

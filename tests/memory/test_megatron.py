@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from qwen_7b import ADAPTERS, ALONE, FULL, HEAD, HEADS, KEYS, NEW, OLD, OTHERS, ROUTED, V08, F, H, P, T, U, V
 
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.megatron import layer_bytes
 from sphinx_verl_resources.memory.phases import roles_of
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.roles import NO_MEGATRON
 from sphinx_verl_resources.units import GIB
 
@@ -72,6 +72,7 @@ AWARE, UNEVEN = {f"{OVERRIDE}.use_precision_aware_optimizer": True}, {f"{STAGE}_
 PARAM, MERGE, KL = {"megatron.param_offload": True}, {"model.lora.merge": True}, {"actor.use_kl_loss": True}
 OFFLOADED = {**KL, "ref.megatron.param_offload": True}
 PPO = {f"critic.megatron.{name}_model_parallel_size": 2 for name in ("tensor", "pipeline")}
+PPO |= {"algorithm.adv_estimator": "gae"}
 ONE = {"actor.ppo_mini_batch_size": 32, "actor.use_dynamic_bsz": False}
 ONE |= {"actor.ppo_micro_batch_size_per_gpu": 64}
 OF_CRITIC = {"critic-weights": 2 * FIRST, "critic-gradients": 4 * FIRST, "critic-optimizer-states": 3 * FIRST}
@@ -106,8 +107,9 @@ PHASES = {
         ({}, {"activations": 14 * (KEPT + MLP) / 2 * T * 2, "working-set": (H + 2 * F) * T}),
         (ONE, {"activations": 14 * (KEPT + MLP) / 2 * 64 * 1024}), (RECOMPUTED, {**STATES, **HEAD_OF_RECOMPUTED}),
     ],
-    # A critic's head has one output, so its first stage with the embedding is the larger one.
-    "critic-optimizer-step": [({**PPO, "algorithm.adv_estimator": "gae", "version": NEW}, OF_CRITIC)],
+    # A critic's head has one output: its first stage with the embedding is the larger one, and no inputs are gathered.
+    "critic-optimizer-step": [({**PPO, "version": NEW}, OF_CRITIC)],
+    "critic-forward": [({**PPO, "critic.megatron.pipeline_model_parallel_size": 1}, {"critic-gather-buffer": None})],
 }  # fmt: skip
 
 
@@ -134,6 +136,12 @@ def test_swiglu_is_fused_unless_told_otherwise(ask):
     for told, each in (({}, 6), ({"transformer.bias_activation_fusion": False}, 10)):
         found = update(ask({**MEGATRON, **told}, gpus=16, version=V08), 1, "loss")
         assert found["activations"] == pytest.approx(14 * (KEPT + each * F) / 2 * T)
+
+
+def test_adapters_of_no_module_train_nothing(ask):
+    found = ask({"actor.strategy": "megatron", "model.lora.rank": 8, "model.target_modules": ["linear_qkv"]})
+    sizes = {item.key: item.size for item in found.phases[-2].trainer}
+    assert (sizes["gradients"], "optimizer-states" in sizes) == (0, False)
 
 
 def test_dense_first_layers_and_latents(registries, ask):
@@ -202,7 +210,7 @@ def test_measured_plain_training(registries, ask, model, layers, vocabulary, par
     changes = {"name": "cut", "hf_id": "cut", "num_hidden_layers": layers, "vocab_size": vocabulary}
     if known.moe:
         changes["moe"] = known.moe.model_copy(update={"first_dense_layers": 1, "router_bias": False})
-    data = EstimatorContext().knowing(known.model_copy(update=changes)).registries
+    data = EstimatorContext().knowing(known.model_copy(update=changes))
     sizes = {f"megatron.{key}": size for key, size in zip(("tp", "pp", "cp", "ep"), parallel, strict=True)}
     found = ask({
         **sizes, **ALONE, "actor.strategy": "megatron", "megatron.etp": 1,

@@ -8,12 +8,20 @@ import pytest
 
 from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.memory.context import EstimatorContext
-from sphinx_verl_resources.memory.names import gpu_name, gpu_named, known_model, model_named, no_gpu, no_model
-from sphinx_verl_resources.memory.pools import capacity
 from sphinx_verl_resources.memory.reader import Reader
-from sphinx_verl_resources.memory.registries import capacity_of, capacity_range
+from sphinx_verl_resources.memory.registries import (
+    EstimatorContext,
+    capacity_of,
+    capacity_range,
+    gpu_name,
+    gpu_named,
+    known_model,
+    model_named,
+    no_gpu,
+    no_model,
+)
 from sphinx_verl_resources.memory.request import Request
+from sphinx_verl_resources.memory.settings import capacity
 from sphinx_verl_resources.units import GIB
 
 DATA = EstimatorContext()
@@ -118,7 +126,7 @@ def test_the_capacity_of_an_unknown_gpu(gpu):
 
 def test_a_gpu_of_which_only_the_memory_is_known():
     for memory, bytes_ in ((64, 60.96 * GIB), (12, capacity_range(12)[0]), (0.1, 0)):
-        assert capacity(Reader(Request("", {}, memory_gb=memory), DATA.registries), DATA.registries) == bytes_
+        assert capacity(Reader(Request("", {}, memory_gb=memory), DATA), DATA) == bytes_
 
 
 @pytest.mark.parametrize("command", ["plan", "estimate"])

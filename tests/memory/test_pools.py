@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sphinx_verl_resources.memory.pools import all_gpus
 from sphinx_verl_resources.memory.request import ACTOR, ROLLOUT, Request
 from sphinx_verl_resources.memory.resolve import resolve
+from sphinx_verl_resources.memory.settings import all_gpus
 
 POOL = {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 4}
 SEPARATE = {"trainer.v1.trainer_mode": "separate_async"}
@@ -44,12 +44,20 @@ def test_pools_that_do_not_train(registries, settings, others, separate, unread,
 def test_asynchronous_trainers(registries):
     """The fully asynchronous one collects mini-batches; engines are divided among their own GPUs."""
     found = read(registries, {**ASYNC, **POOL})
-    assert (found.sequences, found.old_log_prob, found.actor.remove_padding) == (32 * 16, False, True)
+    assert (found.old_micro_batch.most, found.old_log_prob, found.actor.remove_padding) == (
+        32 * 16 / 8,
+        False,
+        True,
+    )
     own = {"async_training.require_batches": 4, "algorithm.rollout_correction.bypass_mode": False}
     for batch in (0, 512):
         found = read(registries, {**ASYNC, **own, "data.train_batch_size": batch})
-        assert (found.sequences, found.actor.mini_batch, found.old_log_prob) == (4 * 32 * 16, 32 * 16, True)
+        most = [micro.most for micro in (found.old_micro_batch, found.actor.micro_batch)]
+        assert (most, found.old_log_prob) == ([4 * 32 * 16 / 8, 32 * 16 / 8], True)
     tensor = {**POOL, "trainer.n_gpus_per_node": 6, f"{ROLLOUT}.tensor_model_parallel_size": 4}
     assert read(registries, tensor).rollout.tensor == 4
     follows = {**SEPARATE, f"{ROLLOUT}.nnodes": 3, "trainer.n_gpus_per_node": 4}
     assert read(registries, follows).other_gpus == 12
+    assert (
+        read(registries, {"rollout.nnodes": 1, "trainer.n_gpus_per_node": 4}).other_gpus == 8
+    )  # a key of its own

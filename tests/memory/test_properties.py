@@ -23,7 +23,7 @@ FLAGS = [
     "actor.use_kl_loss", "actor.use_torch_compile", "critic.fsdp.param_offload", "fsdp.offload_policy",
     "fsdp.optimizer_offload", "fsdp.param_offload", "fsdp.reshard_after_forward", "megatron.optimizer_offload",
     "megatron.param_offload", "megatron.sequence_parallel", "megatron.use_distributed_optimizer",
-    "model.enable_activation_offload", "model.enable_gradient_checkpointing", "model.lora.merge",
+    "model.enable_gradient_checkpointing", "model.lora.merge",
     "model.use_fused_kernels", "model.use_remove_padding", "partial", "rollout.enforce_eager",
     "rollout.free_cache_engine", "rollout.layered_summon",
 ]  # fmt: skip
@@ -37,7 +37,7 @@ CHOICES = {
     "actor.ppo_mini_batch_size": [8, 64, 256], "actor.entropy_coeff": [0, 0.01], "fsdp.fsdp_size": [-1, 2, 8],
     "fsdp.model_dtype": ["fp32", "bf16"], "fsdp.ulysses_sequence_parallel_size": SIZE, "megatron.etp": [None, 1],
     "transformer.recompute_granularity": [None, "full", "selective"], "model.lora_rank": [0, 16],
-    "model.lora.rank": [0, 16], "rollout.name": ["vllm", "sglang", "trtllm", "hf"], "rollout.n": [1, 8],
+    "model.lora.rank": [0, 16], "rollout.name": ["vllm", "sglang", "hf"], "rollout.n": [1, 8],
     "rollout.gpu_memory_utilization": [0.05, 0.5, 1], "rollout.tensor_model_parallel_size": [1, 2, 4],
     "data.max_prompt_length": [1, 8192], RESPONSE: [1, 8192], "trainer.v1.trainer_mode": ["sync", "separate_async"],
 }  # fmt: skip
@@ -95,7 +95,7 @@ BESIDES = ("rollout", "old-log-prob", "ref-log-prob", "weight-sync")
 SAVERS = {
     PARAM: ("rollout", "ref-log-prob", "critic-values", "critic-backward", "critic-optimizer-step"),
     OPTIMIZER: BESIDES, "megatron.param_offload": BESIDES, "rollout.enforce_eager": (*BESIDES, *UPDATE),
-    "critic.fsdp.param_offload": (*BESIDES, *UPDATE), "model.enable_activation_offload": UPDATE,
+    "critic.fsdp.param_offload": (*BESIDES, *UPDATE),
     "model.enable_gradient_checkpointing": UPDATE, "rollout.free_cache_engine": (*BESIDES[1:], *UPDATE),
 }  # fmt: skip
 

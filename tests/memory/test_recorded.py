@@ -7,11 +7,12 @@ from datetime import date
 
 import pytest
 
+from sphinx_verl_resources.answer.question import SAVING
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.memory import recorded
 from sphinx_verl_resources.memory.cases import Case
+from sphinx_verl_resources.memory.recorded import fitted
 from sphinx_verl_resources.memory.request import ACTOR, ROLLOUT, Request
-from sphinx_verl_resources.memory.tasks import SAVING, fitted
 from sphinx_verl_resources.memory.versions import CURRENT, DOCUMENTED, OBSERVED
 from sphinx_verl_resources.records import Run
 
@@ -77,7 +78,7 @@ def test_a_run_as_a_request(registries):
     separate = recorded.request_of_run(run(task="GRPO (one step off)"), registries)
     assert separate.config["actor_rollout_ref.hybrid_engine"] is False
     with pytest.raises(NoAnswerError, match="'a' has no recorded settings"):
-        recorded.request_of_run(run(settings={}), registries)
+        recorded.estimate_run(run(settings={}), registries)
     unset = recorded.estimate_run(run("measured", settings={"data.train_batch_size": 8}), registries)
     assert (unset.verdict, recorded.figures(unset), recorded.credible(unset)) == ("unknown", None, None)
 
@@ -89,10 +90,9 @@ def test_figures_of_a_run_that_ran(ask):
     assert [own.verdict for own in estimates] == ["fits", "depends-on-lengths", "does-not-fit"]
     small, long, large = (replace(own, ran=True) for own in estimates)
     assert (large.verdict, recorded.figures(large)) == ("borderline", None)
-    assert recorded.figures(small) == recorded.Figures(small.low, small.peak, small.high, small)
+    assert recorded.figures(small) == (small.low, small.peak, small.high)
     shown = recorded.credible(long)
-    ends = long.low, min(long.peak, long.capacity), long.capacity
-    assert recorded.figures(long) == recorded.Figures(*ends, shown)
+    assert recorded.figures(long) == (long.low, min(long.peak, long.capacity), long.capacity)
     assert shown.high <= long.capacity < shown.with_mean(shown.settings.lengths.mean + 1).high
     known = ask(config, observed={"prompt_length_mean": 400, "response_length_mean": 55_000})
     assert known.low < known.capacity < known.peak

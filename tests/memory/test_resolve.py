@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from sphinx_verl_resources.diagnostics import NoAnswerError
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.memory.resolve import is_harmless
 from sphinx_verl_resources.memory.settings import MODELLED
@@ -20,8 +20,8 @@ MEGATRON_FSDP, RECOMPUTE = f"{G}.use_megatron_fsdp", f"{G}.override_transformer_
 #: Settings, further fields of the request, and the keys that leave the verdict unknown.
 UNDECIDED = [
     ({}, {}, []), ({"critic.strategy": "veomni"}, {}, []), ({"critic.strategy": "veomni", "critic.enable": True}, {}, ["critic.strategy"]),
-    ({"model_engine": "torchtitan"}, {}, ["model_engine"]), ({f"{A}.strategy": "automodel"}, {}, [f"{A}.strategy"]), ({f"{R}.name": "trtllm"}, {}, []),
-    ({f"{R}.name": "lightllm"}, {}, [f"{R}.name"]), ({**MEGATRON, MEGATRON_FSDP: True}, {}, [MEGATRON_FSDP]), ({f"{A}.strategy": "fsdp", MEGATRON_FSDP: True}, {}, []),
+    ({"model_engine": "torchtitan"}, {}, ["model_engine"]), ({f"{A}.strategy": "automodel"}, {}, [f"{A}.strategy"]), ({f"{R}.name": "trtllm"}, {}, [f"{R}.name"]),
+    ({}, {"engine": "hf"}, [f"{R}.name"]), ({f"{A}.strategy": "megatrom"}, {}, [f"{A}.strategy"]), ({f"{A}.strategy": "FSDP2", f"{R}.name": "SGLang", f"{A}.optim.optimizer": "AdamW"}, {}, [f"{A}.strategy", f"{R}.name"]), ({**MEGATRON, MEGATRON_FSDP: True}, {}, [MEGATRON_FSDP]), ({f"{A}.strategy": "fsdp", MEGATRON_FSDP: True}, {}, []),
     ({"data.max_response_length": "${LENGTH}"}, {}, ["data.max_response_length"]), ({"data.seed": "${SEED}"}, {}, []),
     ({"trainer.nnodes": "${NODES}"}, {"gpus": None}, ["trainer.nnodes"]), ({"trainer.nnodes": "${NODES}"}, {"gpus": 8}, []),
     ({}, {"unread": {"data.max_prompt_length", "data.seed", f"{M}.path"}}, ["data.max_prompt_length"]), ({}, {"task": "PRIME"}, ["reward_model"]),
@@ -54,11 +54,14 @@ SAME = {f"actor_rollout_ref.{role}.megatron.tensor_model_parallel_size": 2 for r
 UNSUPPORTED = [
     ({f"{A}.fsdp_config.mixed_precision": {"reduce_dtype": "bf16"}}, "mixed_precision.reduce_dtype: not modelled"), ({f"{A}.strategy": "fsdp2", f"{M}.use_liger": True}, "use_liger: not"),
     ({f"{A}.optim.optimizer": "SGD"}, "optim.optimizer: 'SGD' is not modelled; computed as Adam"), ({f"{A}.new": 1}, "new: its effect on memory is unknown"),
+    ({f"{A}.optim.optimizer": "AdamW8bit"}, "'AdamW8bit' is not modelled; computed as Adam"), ({f"{M}.enable_activation_offload": True}, "enable_activation_offload: not modelled"),
     ({"data.shuffle": False, f"{A}.fsdp_config.forward_prefetch": False, f"{R}.load_format": "safetensors"}, None), ({"reward_model.enable": False}, None),
-    ({"reward_model.enable": True}, "enable: not modelled; the reward model's memory comes on top"), ({f"{R}.name": "hf"}, "computed as a share of the free memory"),
+    ({"reward_model.enable": True}, "enable: not modelled; the reward model's memory comes on top"), ({f"{R}.load_format": "npcache"}, "computed as auto"),
     ({**MEGATRON, RECOMPUTE: "selective"}, "'selective' is not modelled; computed as no recomputation"), ({**MEGATRON, RECOMPUTE: "full"}, None),
     ({"critic.ppo_micro_batch_size_per_gpu": 2}, "critic.ppo_micro_batch_size_per_gpu: verl ignores it"), ({f"{A}.strategy": "veomni"}, "'veomni' is not modelled"),
     ({**MEGATRON, f"{A}.megatron.grad_offload": True}, "grad_offload: verl ignores it"), ({**MEGATRON, f"{A}.fsdp_config.forward_prefetch": True}, None),
+    ({**MEGATRON, "critic.enable": True, "critic.megatron.grad_offload": True}, "critic.megatron.grad_offload: verl ignores it"),
+    ({"critic.optim.optimizer": "SGD", "critic.megatron.use_mbridge": False, "critic.profiler.enable": True}, None),
     ({"data.max_prompt_length": 600, f"{R}.prompt_length": 600}, None), ({f"{R}.prompt_length": 700}, "rollout.prompt_length: not modelled"),
     ({**MEGATRON, **SAME}, None), ({**MEGATRON, **SAME, f"{G}.tensor_model_parallel_size": 4}, "ref.megatron.tensor_model_parallel_size: not modelled"),
 ]  # fmt: skip
@@ -71,7 +74,7 @@ def test_ignored_settings(ask, settings, expected):
     assert expected is None or expected in found[0]
 
 
-DATA = EstimatorContext().registries
+DATA = EstimatorContext()
 #: Keys that change memory, without those of other backends, of pools, and the model's name.
 KEYS = [
     key for key in DATA.config_keys if (key.phases or key.host_memory) and not key.status.startswith("no-op")

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.memory.roles import Lengths, MicroBatch, tokens_of
 from sphinx_verl_resources.memory.settings import least, micro_batches, old_tokens, reference_tokens
 from sphinx_verl_resources.memory.settings import update_tokens as tokens_of_update
-from sphinx_verl_resources.memory.tokens import Lengths, MicroBatch, tokens_of
 
 #: Sequences of exactly 500 tokens, of 500 on average and at most 2000, and of unknown lengths.
-EVEN, UNEVEN = Lengths(500, 500, 1000, known=True), Lengths(500, 2000, 4000, known=True)
-UNKNOWN = Lengths(1000, 1000, 1000, known=False)
+EVEN, UNEVEN = Lengths(500, 500, 1000, observed=True), Lengths(500, 2000, 4000, observed=True)
+UNKNOWN = Lengths(1000, 1000, 1000, observed=False)
 #: Lengths, budget, sequences, GPUs that share a sequence, whether they are padded, tokens.
 BUDGETS = [
     # The smallest number of micro-batches that the budget allows, evenly filled.
@@ -29,14 +29,13 @@ BUDGETS = [
 
 @pytest.mark.parametrize(("lengths", "budget", "sequences", "divide", "padded", "expected"), BUDGETS)
 def test_a_token_budget(lengths, budget, sequences, divide, padded, expected):
-    found = tokens_of(lengths, MicroBatch(None, True, budget), sequences, divide, padded=padded)
+    found = tokens_of(lengths, MicroBatch(None, True, budget, sequences, divide), unpadded=not padded)
     assert found == pytest.approx(expected)
 
 
 MICRO, DYNAMIC = {"actor.ppo_micro_batch_size_per_gpu": 2}, {"actor.use_dynamic_bsz": True}
 BUDGET = "actor.ppo_max_token_len_per_gpu"
 SEEN, LIMIT = {"prompt_length_mean": 100, "response_length_mean": 300}, 512 + 512
-CONSTANT = {f"{part}_length_{end}": size for part, size in (("prompt", 100), ("response", 300)) for end in ("min", "max")}  # fmt: skip
 SIZE, ULYSSES = "actor.ppo_micro_batch_size_per_gpu", "fsdp.ulysses_sequence_parallel_size"
 PADDED, L, LOW = {"model.use_remove_padding": False}, LIMIT, 0.24 * LIMIT
 #: Settings, observed lengths; tokens of the update, of the old log-prob and reference passes, and of the update at the low end; micro-batches
@@ -44,10 +43,10 @@ PADDED, L, LOW = {"model.use_remove_padding": False}, LIMIT, 0.24 * LIMIT
 PASSES = [
     (MICRO, {}, [2 * L, 2 * L, 2 * L, 2 * LOW, 16]), ({**MICRO, "data.max_response_length": 2048}, {}, [5120, 5120, 5120, 0.24 * 5120, 16]),
     ({**MICRO, ULYSSES: 4}, {}, [L / 2, L / 2, 2 * L, LOW / 2, 64]), ({"actor.ppo_micro_batch_size": 64}, {}, [8 * L, 8 * L, 8 * L, 8 * LOW, 4]),
-    ({"actor.ppo_micro_batch_size": 64, ULYSSES: 2}, {}, [8 * L, 8 * L, 16 * L, 8 * LOW, 4]), ({SIZE: 64}, {}, [32 * L, 64 * L, 64 * L, 32 * LOW, 1]),
+    ({"actor.ppo_micro_batch_size": 64, ULYSSES: 2}, {}, [8 * L, 8 * L, 8 * L, 8 * LOW, 4]), ({SIZE: 64}, {}, [32 * L, 64 * L, 64 * L, 32 * LOW, 1]),
     ({SIZE: 5}, {}, [5 * L, 5 * L, 5 * L, 5 * LOW, 7]), ({SIZE: 16}, SEEN, [16 * 400 * 1.25] * 3 + [16 * 400, 2]), ({**MICRO, **PADDED}, SEEN, [2 * L] * 4 + [16]),
     (MICRO, {**SEEN, "prompt_length_max": 150, "response_length_max": 350}, [1000, 1000, 1000, 800, 16]), (DYNAMIC, {}, [16_384] * 3 + [32 * LOW, 2]),
-    ({**DYNAMIC, BUDGET: 100}, {}, [L, L, L, 8 * LOW / 2, 328]), ({**DYNAMIC, BUDGET: 10**6}, {}, [32 * L, 128 * L, 128 * L, 32 * LOW, 1]),
+    ({**DYNAMIC, BUDGET: 100}, {}, [L, L, L, LOW, 328]), ({**DYNAMIC, BUDGET: 10**6}, {}, [32 * L, 128 * L, 128 * L, 32 * LOW, 1]),
     ({**DYNAMIC, BUDGET: 5000}, {}, [5000, 5000, 5000, 32 * LOW / 2, 7]), ({**DYNAMIC, BUDGET: 4096, **PADDED}, SEEN, [4096] * 4 + [8]),
     ({**DYNAMIC, BUDGET: 4096}, SEEN, [32 * 400 * (1 + 32**-0.5) / 4, 4096, 4096, 32 * 400 / 4, 4]),
     ({**DYNAMIC, BUDGET: 4096, ULYSSES: 4}, SEEN, [128 * 400 * (1 + 128**-0.5) / 16, 4096, 4096, 32 * 400 / 4, 4]),
@@ -67,33 +66,30 @@ def test_tokens_and_micro_batches(ask, settings, observed, expected):
     assert [*tokens, tokens_of_update(low, low.actor), count] == pytest.approx(expected)
 
 
-#: Observations, mean and longest sequence, and the variation.
+#: Observations, mean and longest sequence.
 LENGTHS = [
-    ({"total_num_tokens": 2048 * 200}, 200, LIMIT, 1), ({"total_num_tokens": 2048 * 200, **SEEN}, 400, LIMIT, 1), ({"prompt_length_mean": 100}, LIMIT, LIMIT, 1),
-    ({**SEEN, "response_length_max": 400}, 400, LIMIT, 1), ({**SEEN, "prompt_length_max": 200, "response_length_max": 9999}, 400, LIMIT, 1),
-    ({**SEEN, "prompt_length_max": 200, "response_length_max": 400}, 400, 600, 1), ({**SEEN, **CONSTANT}, 400, 400, 0),
-    ({**SEEN, **CONSTANT, "response_length_min": 299}, 400, 400, 1),
+    ({"total_num_tokens": 2048 * 200}, 200, LIMIT), ({"total_num_tokens": 2048 * 200, **SEEN}, 400, LIMIT), ({"prompt_length_mean": 100}, LIMIT, LIMIT),
+    ({**SEEN, "response_length_max": 400}, 400, LIMIT), ({**SEEN, "prompt_length_max": 200, "response_length_max": 9999}, 400, LIMIT),
+    ({**SEEN, "prompt_length_max": 200, "response_length_max": 400}, 400, 600),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("observed", "mean", "longest", "variation"), LENGTHS)
-def test_lengths_from_observations(ask, observed, mean, longest, variation):
+@pytest.mark.parametrize(("observed", "mean", "longest"), LENGTHS)
+def test_lengths_from_observations(ask, observed, mean, longest):
     lengths = ask({**MICRO, "rollout.n": 2}, observed=observed).settings.lengths
-    assert lengths == Lengths(mean, longest, LIMIT, known=mean != LIMIT, variation=variation)
+    assert lengths == Lengths(mean, longest, LIMIT, observed=mean != LIMIT)
 
 
-def test_constant_lengths_have_no_variation(ask):
-    """With minimum = maximum, both ends of the range have the same tokens, and a budget of 2.75 sequences is never full."""
-    found = ask({**DYNAMIC, BUDGET: 1100}, observed={**SEEN, **CONSTANT})
-    assert tokens_of_update(found.settings, found.settings.actor) == 32 * 400 / 12
+def test_constant_lengths(ask):
+    """If the mean is the maximum, both ends of the range have the same tokens."""
+    found = ask(MICRO, observed={**SEEN, "prompt_length_max": 100, "response_length_max": 300})
+    assert tokens_of_update(found.settings, found.settings.actor) == 2 * 400
     assert [phase.total for phase in found.phases] == [phase.total for phase in found.least]
-    varied = ask({**DYNAMIC, BUDGET: 1100}, observed=SEEN).settings
-    assert tokens_of_update(varied, varied.actor) == 1100
 
 
 EASYR1 = [
     ("verl", {}, 16_384), ("EasyR1", {}, 4 * LIMIT), ("EasyR1", {"data.max_response_length": 2048}, 4 * 2560), ("EasyR1", {BUDGET: 9000}, 9000),
-    ("easyr1 0.3", {"easyr1.dynamic_token_limit": 6000}, 6000), ("EasyR1", {"actor.ppo_micro_batch_size_per_gpu": None}, LIMIT),
+    ("EasyR1", {"actor.ppo_micro_batch_size_per_gpu": None}, LIMIT),
 ]  # fmt: skip
 
 
@@ -103,13 +99,16 @@ def test_the_budget_of_easyr1_is_sequences_times_padded_length(ask, framework, s
     assert found.actor.micro_batch.tokens == found.old_micro_batch.tokens == tokens
 
 
-lengths = st.tuples(*[st.floats(1, 1e5)] * 3).map(lambda x: Lengths(x[0], sum(x[:2]), sum(x), known=True))
-micros = st.builds(MicroBatch, st.none() | st.integers(1, 512), st.booleans(), st.integers(1, 10**6))
+lengths = st.tuples(*[st.floats(1, 1e5)] * 3).map(lambda x: Lengths(x[0], sum(x[:2]), sum(x), observed=True))
+sizes = (st.none() | st.integers(1, 512), st.booleans(), st.integers(1, 10**6))
+micros = st.builds(MicroBatch, *sizes, st.integers(1, 4096), st.sampled_from([1, 2, 4, 8]))
 
 
-@given(lengths, micros, st.integers(1, 4096), st.sampled_from([1, 2, 4, 8]), st.booleans())
-def test_tokens_are_within_bounds(lengths, micro, most, divide, padded):
-    found = tokens_of(lengths, micro, most, divide, padded=padded)
-    longest = (lengths.limit if padded else lengths.longest) / divide
-    budget = max(micro.tokens, longest) if micro.dynamic else min(micro.sequences or 1, most) * longest
-    assert lengths.mean / divide * (1 - 1e-9) <= found <= min(budget, most * longest) * (1 + 1e-9)
+@given(lengths, micros, st.booleans())
+def test_tokens_are_within_bounds(lengths, micro, padded):
+    found = tokens_of(lengths, micro, not padded)
+    longest = (lengths.limit if padded else lengths.longest) / micro.sharers
+    budget = max(micro.tokens, longest) if micro.dynamic else min(micro.sequences or 1, micro.most) * longest
+    assert (
+        lengths.mean / micro.sharers * (1 - 1e-9) <= found <= min(budget, micro.most * longest) * (1 + 1e-9)
+    )

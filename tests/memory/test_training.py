@@ -11,8 +11,8 @@ import pytest
 
 from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.memory.allocations import COMMUNICATORS, CONTEXT
 from sphinx_verl_resources.memory.cases import Case
-from sphinx_verl_resources.memory.constants import COMMUNICATORS, CONTEXT
 
 P, H, F, V, LAYERS, KEYS, HEADS, T = 8_030_261_248, 4096, 14_336, 128_256, 32, 1024, 32, 8192
 #: Parameters of a layer, outside the layers, and of adapters.

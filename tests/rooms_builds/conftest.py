@@ -30,4 +30,4 @@ def runs(own, data):
 def estimated(runs, data):
     """The estimate of the run ``a``."""
     given = given_data([str(data.path)])
-    return estimate_run(given.runs["a"], given.registries)
+    return estimate_run(given.runs["a"], given)

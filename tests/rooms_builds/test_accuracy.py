@@ -30,7 +30,7 @@ def cases(own, data):
 
 
 def test_cases_are_beside_what_was_observed(cases):
-    build = cases.page(".. verl-accuracy::\n   :group: other\n").build()
+    build = cases.page(".. verl-accuracy::\n   :group: fsdp\n").build()
     assert build.warnings == []
     block = build.soup().select_one("details.verl-details")
     assert block.summary.get_text(strip=True) == f"{len(block.select('tbody tr'))} cases"

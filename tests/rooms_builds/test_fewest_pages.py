@@ -6,7 +6,7 @@ import pytest
 from page_cases import words
 
 from sphinx_verl_resources.answer.sizes import fewest_tables
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 
 PAGE = ".. verl-fewest::\n   :memory: 40 80 96\n   :sizes: 7B 32B\n"
 

@@ -7,7 +7,7 @@ from docutils import nodes
 
 from sphinx_verl_resources.answer.answer import answer_run, answer_settings
 from sphinx_verl_resources.answer.evidence import Trust
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.views.answer import evidence_items, trust_text
 

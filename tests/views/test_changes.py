@@ -7,16 +7,17 @@ from docutils import nodes
 
 from sphinx_verl_resources.answer.answer import answer_settings
 from sphinx_verl_resources.answer.changes import Change
+from sphinx_verl_resources.answer.question import SAVING, TASKS
 from sphinx_verl_resources.answer.suggestions import FILLS_HOST, ROUNDS
-from sphinx_verl_resources.memory.context import EstimatorContext
+from sphinx_verl_resources.memory.recorded import fitted
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
-from sphinx_verl_resources.memory.tasks import SAVING, TASKS, fitted
 from sphinx_verl_resources.memory.versions import CURRENT
 from sphinx_verl_resources.units import GIB
 from sphinx_verl_resources.views.changes import change_text, changes_item, heading
 
 DATA = EstimatorContext()
-REGISTRIES = DATA.registries
+REGISTRIES = DATA
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_where_a_run_fits_no_change_is_shown(found):
 
 def test_three_changes_at_most_and_each_caveat_once(found):
     """All three of these change the type of the weights."""
-    long = found("Qwen/Qwen2.5-7B", 2, "A100-80GB", (0, 9, 0), **{"data.max_response_length": 32_000})
+    long = found("Qwen/Qwen2.5-7B", 2, "A100-80GB", (0, 9, 0), **{"data.max_response_length": 26_000})
     (item,) = changes_item(long)
     title, *changes = (paragraph.astext() for paragraph in item.findall(nodes.paragraph))
     assert title == "If it runs out of memory:"

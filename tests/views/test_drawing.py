@@ -9,9 +9,9 @@ from bs4 import BeautifulSoup
 
 from sphinx_verl_resources.analysis import Line
 from sphinx_verl_resources.charts import WIDTH, Drawing, waterfall
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.estimate import estimate
 from sphinx_verl_resources.memory.recorded import request_of_run
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.records import Measured
 from sphinx_verl_resources.units import GIB, Breakdown, Category, Component, Factor
@@ -26,7 +26,7 @@ from sphinx_verl_resources.views.charts import (
     wrap,
 )
 
-FACTS = EstimatorContext().registries
+FACTS = EstimatorContext()
 NASTY = "<b>&\"'</title>"
 #: White, the table stripes of sphinx_rtd_theme, and the dark pages of furo and pydata.
 PAGES = ("#ffffff", "#f3f6f6", "#131416", "#14181e")

@@ -8,13 +8,13 @@ import pytest
 
 from sphinx_verl_resources.answer.answer import Answer
 from sphinx_verl_resources.answer.layouts import Layout
+from sphinx_verl_resources.answer.question import SAVING, TASKS
 from sphinx_verl_resources.answer.results import result_of
 from sphinx_verl_resources.answer.search import Tried
-from sphinx_verl_resources.memory.context import EstimatorContext
 from sphinx_verl_resources.memory.estimate import Estimate, estimate
 from sphinx_verl_resources.memory.recorded import RAN, credible, estimate_run, figures
+from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import VERDICTS, Request
-from sphinx_verl_resources.memory.tasks import SAVING, TASKS
 from sphinx_verl_resources.units import GIB, gib
 from sphinx_verl_resources.views.estimate import answer, phase_rows
 from sphinx_verl_resources.views.plain_text import estimates_text
@@ -33,7 +33,7 @@ RUNS = [run for run in DATA.runs.values() if run.settings]
 @pytest.fixture
 def found() -> Estimate:
     asked = Request("Qwen/Qwen2.5-7B", {**SAVING, **TASKS["GRPO"]}, gpus=8, gpu="H100")
-    return estimate(asked, DATA.registries)
+    return estimate(asked, DATA)
 
 
 def text_of(nodes) -> str:
@@ -46,7 +46,7 @@ def test_each_verdict_has_its_words():
 
 
 def test_lengths_are_told_wherever_a_verdict_is(monkeypatch, found):
-    small = replace(found, settings=replace(found.settings, capacity=found.low + 1))
+    small = replace(found, capacity=found.low + 1)
     monkeypatch.setattr(Estimate, "fits_up_to_tokens", 1937.6)
     assert small.verdict == "depends-on-lengths"
     sentence = "It fits up to a mean of 1,900 tokens per sequence, prompt and response."
@@ -59,7 +59,7 @@ def test_lengths_are_told_wherever_a_verdict_is(monkeypatch, found):
 
 def test_a_setting_that_was_not_read_leaves_no_figure(found):
     told = "actor_rollout_ref.actor.strategy: 'x' is not modelled"
-    unread = replace(found, settings=replace(found.settings, undecided=(told,)))
+    unread = replace(found, undecided=(told,))
     assert unread.verdict == "unknown"
     assert f"Unknown. Settings that determine memory cannot be read: {told}." in text_of(
         answer(about(unread))
@@ -72,12 +72,12 @@ def test_a_setting_that_was_not_read_leaves_no_figure(found):
 
 
 def test_what_a_gpu_has_must_be_recorded(found):
-    unknown = replace(found, settings=replace(found.settings, capacity_known=False))
+    unknown = replace(found, capacity=None)
     assert reason(unknown) == "The memory of the GPU is unknown."
 
 
 def test_what_ran_outweighs_an_estimate_that_is_too_high(found):
-    small = replace(found, settings=replace(found.settings, capacity=found.low / 2))
+    small = replace(found, capacity=found.low / 2)
     assert small.verdict == "does-not-fit"
     ran = replace(small, ran=True)
     assert ran.verdict == "borderline"
@@ -88,16 +88,16 @@ def test_what_ran_outweighs_an_estimate_that_is_too_high(found):
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.id)
 def test_no_recorded_run_is_said_not_to_fit(run):
-    assert estimate_run(run, DATA.registries).verdict != "does-not-fit"
+    assert estimate_run(run, DATA).verdict != "does-not-fit"
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run.kind in RAN], ids=lambda run: run.id)
 def test_what_ran_shows_no_peak_above_its_gpu(run):
-    found = estimate_run(run, DATA.registries)
+    found = estimate_run(run, DATA)
     if found.undecided or found.capacity is None:
         return
     most = found.capacity / GIB
-    assert figures(found).high <= found.capacity * (1 + 1e-9)
+    assert figures(found)[2] <= found.capacity * (1 + 1e-9)
     shown = credible(found)
     if shown is not None:
         assert shown.peak <= found.capacity
