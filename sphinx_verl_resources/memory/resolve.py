@@ -194,8 +194,8 @@ _HARMLESS = re.compile(r"""(?x)
 #: Ways to load the engine's weights that lead to the same peaks.
 _LOADING = ("auto", "dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron", "hf", "safetensors")
 _TRANSFORMER = f"{ACTOR}.megatron.override_transformer_config"
-#: Keys of which only some values are modelled: these, in lower case, and what happens with others. Where this
-#: is empty, the key decides memory: no figure is valid.
+#: Keys of which only some values are modelled: these, as verl spells them (optimizers and booleans in lower
+#: case), and what happens with others. Where this is empty, the key decides memory: no figure is valid.
 _VALUES: dict[str, tuple[tuple[str, ...], str]] = {
     f"{ACTOR}.strategy": (BACKENDS, ""),
     "model_engine": (("dp", "megatron"), ""),
