@@ -1,19 +1,17 @@
 """Breakdowns as charts and as formulas.
 
-A chart is inline SVG with the colours and fonts of the page. It has no style attribute and no style sheet, so
-that a strict content security policy allows it. It has no size in pixels: the style sheet makes it as wide as
-a phone, and little wider on a larger screen, so that one layout serves both.
+A chart is a grid of labels, bars and values: the words are text of the page, a bar is inline SVG with lengths
+in per cent, so that each is readable on a phone and on a wide screen. It has no style attribute, so that a
+strict content security policy allows it; colours of lines and words are those of the page.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from docutils import nodes
 
-from .i18n import _
 from .nodes import recorded
 from .units import gb
 
@@ -22,81 +20,80 @@ if TYPE_CHECKING:
 
     from .analysis import Line
 
-#: The width of a drawing, the size of its text and the height of a bar, in its own units. A unit is 0.86 to
-#: 1.13 pixels, so that text has 12 to 16.
-WIDTH, FONT, BAR = 360, 14, 16
-#: Placeholder for the name of a drawing in its parts; no text contains this character.
-NAME = "\0"
+#: The height of a bar in pixels, and the per cent of a bar that a letter needs.
+BAR, LETTER = 16, 8
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Piece(NamedTuple):
+    """A piece of a bar, or something drawn across or below it.
+
+    Attributes:
+        start, end: its ends, in any unit; 0 is at the left.
+        paint: its colour, or a word for the style sheet: outline, range (below the bar), limit (across it).
+        letter: its letter, shown if there is room.
+    """
+
+    start: float
+    end: float
+    paint: str
+    letter: str = ""
+
+
+class Bar(NamedTuple):
+    """A line of a chart: a label, a bar and a value; ``bold`` if it is a sum or the peak."""
+
+    label: str
+    value: str
+    pieces: Sequence[Piece]
+    bold: bool = False
+
+    def svg(self, most: float) -> str:
+        """Draw the bar; ``most`` is the right edge."""
+        svg = ""
+        for start, end, paint, letter in self.pieces:
+            x, width = 100 * start / most, 100 * (end - start) / most
+            fill = f'fill="{paint}"' if paint[0] == "#" else f'class="verl-{paint}"'
+            svg += f'<rect x="{x:.2f}%" width="{width:.2f}%" height="{BAR}" {fill}/>'
+            if letter and width > LETTER:
+                ink = "#fff" if paint[3] < "8" else "#000"  # green decides how light a colour is
+                svg += f'<text x="{x + width / 2:.2f}%" y="{BAR - 4}" fill="{ink}">{letter}</text>'
+        return f'<svg aria-hidden="true" height="{BAR}">{svg}</svg>'
+
+
+class Drawing(NamedTuple):
     """A chart, which must be followed by a table with the same numbers.
 
     Attributes:
         title: its name.
-        description: its content in words, with the numbers.
-        height: its height in units.
-        parts: SVG elements, in painting order.
+        bars: its lines, from top to bottom.
+        legend: what signs mean, each drawn from 0 to 1.
     """
 
     title: str
-    description: str
-    height: float
-    parts: Sequence[str]
+    bars: Sequence[Bar]
+    legend: Sequence[Bar] = ()
 
     def node(self, name: str) -> nodes.raw:
         """Return the chart as HTML with the id ``name``, which other builders leave out."""
-        svg = (
-            f'<svg viewBox="0 0 {WIDTH} {short(self.height)}" role="img" '
-            f'aria-labelledby="{name}--title {name}--desc" '
-            f'direction="ltr" font-size="{FONT}" font-family="inherit" fill="currentColor">'
-            f'<title id="{name}--title">{escape(self.title)}</title>'
-            f'<desc id="{name}--desc">{escape(self.description)}</desc>'
-            f"{''.join(self.parts).replace(NAME, name)}</svg>"
-        )
-        return nodes.raw("", svg, format="html", ids=[name], classes=["verl-chart"])
-
-
-def short(number: float) -> str:
-    """Write a coordinate, rounded to a tenth."""
-    return f"{number:.1f}".removesuffix(".0")
-
-
-def text(x: float, y: float, content: str, *, anchor: str = "start", bold: bool = False) -> str:
-    """Write a line of text; ``anchor`` as in SVG."""
-    at = f' x="{short(x)}"' if x else ""
-    aligned = f' text-anchor="{anchor}"' if anchor != "start" else ""
-    weight = ' font-weight="bold"' if bold else ""
-    return f'<text{at} y="{short(y)}"{aligned}{weight}>{escape(content, quote=False)}</text>'
-
-
-#: Units for labels and for values of a waterfall, the letters of a label, and the height of a line.
-_LABELS, _VALUES, _LETTERS, _STEP = 178, 74, 24, BAR + 7
+        most, html = max(piece.end for bar in self.bars for piece in bar.pieces) or 1.0, ""
+        for bar in self.bars:
+            tag = "strong" if bar.bold else "span"
+            html += f"<{tag}>{escape(bar.label)}</{tag}>{bar.svg(most)}<{tag}>{escape(bar.value)}</{tag}>"
+        keys = "".join(f"<span>{key.svg(1)} {escape(key.label)}</span>" for key in self.legend)
+        html = f'<div role="figure" aria-label="{escape(self.title)}">{html}<div>{keys}</div></div>'
+        return nodes.raw("", html, format="html", ids=[name], classes=["verl-chart"])
 
 
 def waterfall(lines: Sequence[Line], title: str) -> Drawing:
-    """Draw the analysis of a model, with the numbers of its table: label, bar and value on each line."""
-    scale = (WIDTH - _LABELS - _VALUES) / (max(line.now.total for line in lines) or 1)
-    parts, sizes = list[str](), list[str]()
-    for index, line in enumerate(lines):
-        total, y, is_sum = line.now.total, index * _STEP, not line.parts
+    """Draw the analysis of a model, with the numbers of its table."""
+    bars = []
+    for line in lines:
+        total, is_sum = line.now.total, not line.parts
         start, end = sorted((0.0 if is_sum else total - line.change, total))
-        paint = 'fill-opacity="0.6"'
-        if line.step:
-            paint = 'fill="none" stroke="currentColor" stroke-dasharray="2 3"'
-        elif line.parts:
-            paint = f'fill="{line.parts[0].category.colour}"'
-        x, width = short(_LABELS + start * scale), short(max((end - start) * scale, 1))
-        size, label = gb(total if is_sum else line.change), line.label
-        shown = label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…"
-        parts += [
-            text(0, y + FONT, shown, bold=is_sum),
-            f'<rect x="{x}" y="{y + 1}" width="{width}" height="{BAR}" {paint}/>',
-            text(WIDTH, y + FONT, size, anchor="end", bold=is_sum),
-        ]
-        sizes.append(_("{part} {size}").format(part=label, size=size))
-    return Drawing(title, _("; ").join(sizes), len(lines) * _STEP, parts)
+        paint = "outline" if line.step else line.parts[0].category.colour if line.parts else "#808080"
+        size = gb(total if is_sum else line.change)
+        bars.append(Bar(line.label, size, [Piece(start, end, paint)], is_sum))
+    return Drawing(title, bars)
 
 
 # -- formulas

@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from . import __version__, dataset, selection
 from .check import Check, open_repository
 from .diagnostics import NoAnswerError, capped, counted, one_line, printable
-from .memory import architectures, cases, registries
 from .memory.registries import EstimatorContext
-from .records import PAGE_COLUMNS, SIZES, Run
-from .registries import AnalysisFile, ConfigKeyFile, GpuFile
+from .records import PAGE_COLUMNS, SIZES
 from .selection import FILTERS
 from .texts import FORMATS, runs_text
 from .validation import schema_text
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 #: The module of each command, in the order of the help text; it is loaded when the command is asked for.
 COMMANDS = {
     "new": "cli.new", "check": "commands", "table": "commands", "export": "cli.estimate",
-    "estimate": "cli.estimate", "plan": "cli.plan", "diagnose": "cli.diagnose", "schema": "commands",
+    "estimate": "cli.estimate", "plan": "cli.estimate", "diagnose": "cli.diagnose", "schema": "commands",
 }  # fmt: skip
 #: The modules with rules of the rooms, which register themselves.
 RULE_MODULES = ("memory.rules", "settings.rules")
@@ -331,7 +329,7 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
 
     Exit codes: 0 success, 1 runs with errors are missing from the table, 2 could not run.
     """
-    from .views.estimate import run_texts
+    from .fit.pages import run_texts
 
     data, code = load_runs(options)
     sizes, sort = options.size or SIZES, options.sort or ()
@@ -347,12 +345,18 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
 
 # -- schema
 
-#: The model of each kind of file.
-MODELS: dict[str, type[Any]] = {
-    "accuracy": registries.AccuracyFile, "analysis": AnalysisFile,
-    "architectures": architectures.ArchitectureFile, "cases": cases.CaseFile, "config_keys": ConfigKeyFile,
-    "gpus": GpuFile, "run": Run,
+#: The model of each kind of file, loaded when it is asked for.
+MODELS = {
+    "accuracy": "memory.registries.AccuracyFile", "analysis": "registries.AnalysisFile",
+    "architectures": "memory.architectures.ArchitectureFile", "cases": "memory.cases.CaseFile",
+    "config_keys": "registries.ConfigKeyFile", "gpus": "registries.GpuFile", "run": "records.Run",
 }  # fmt: skip
+
+
+def schema_of(kind: str) -> str:
+    """Return the JSON Schema of a kind of file."""
+    module, _, name = MODELS[kind].rpartition(".")
+    return schema_text(getattr(import_module(f".{module}", __package__), name))
 
 
 @command(
@@ -369,8 +373,8 @@ def schema(options: argparse.Namespace) -> tuple[str, int]:
     Exit codes: 0 success, 2 could not run.
     """
     if not options.folder:
-        return schema_text(MODELS[options.kind or "run"]).rstrip("\n"), 0
+        return schema_of(options.kind or "run").rstrip("\n"), 0
     Path(options.folder).mkdir(parents=True, exist_ok=True)
     for kind in [options.kind] if options.kind else MODELS:
-        write_file(Path(options.folder, f"{kind}.json"), schema_text(MODELS[kind]))
+        write_file(Path(options.folder, f"{kind}.json"), schema_of(kind))
     return "", 0

@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 #: Increment when the content of pickled doctrees changes: when one of our nodes changes its name or module,
 #: or our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
 #: separate number, ``VerlDomain.data_version``.
-ENV_VERSION = 14
+ENV_VERSION = 15
 
 #: The directives, each loaded when a page has one.
 DIRECTIVES = {
     "verl-runs": "record_tables:VerlRuns",
     "verl-gpus": "record_tables:VerlGpus",
     "verl-models": "record_tables:VerlModels",
-    "verl-downloads": "sphinx_ext.overviews:VerlDownloads",
+    "verl-downloads": "fit.directives:VerlDownloads",
     "verl-memory": "analysis_pages:VerlMemory",
     "verl-memory-summary": "analysis_pages:VerlMemorySummary",
     "verl-requirements": "analysis_pages:VerlRequirements",
     "verl-config": "analysis_pages:VerlConfigAdvice",
     "verl-analysis": "analysis_pages:VerlAnalysis",
-    "verl-accuracy": "sphinx_ext.overviews:VerlAccuracy",
-    "verl-fewest": "sphinx_ext.fewest:VerlFewest",
-    "verl-what-if": "sphinx_ext.what_if:VerlWhatIf",
+    "verl-accuracy": "fit.directives:VerlAccuracy",
+    "verl-fewest": "fit.directives:VerlFewest",
+    "verl-what-if": "fit.form:VerlWhatIf",
 }
 #: The form of ``verl-memory`` with a run or settings.
-ESTIMATE = "sphinx_ext.estimate:VerlEstimate"
+ESTIMATE = "fit.directives:VerlEstimate"
 #: What rooms add to the core: computed columns, details of a run, the kind of data, and the form.
 ROOMS = {
-    "columns": "views.estimate:run_texts",
-    "details": "views.run_details:details_of",
+    "columns": "fit.pages:run_texts",
+    "details": "fit.pages:details_of",
     "data": "memory.registries:EstimatorContext",
-    "form": "sphinx_ext.form:settle_forms",
+    "form": "fit.form:settle_forms",
 }
 STATIC = Path(__file__).parent / "static"
 STYLE_SHEET, FORM_STYLE_SHEET = "verl-resources.css", "verl-what-if.css"
@@ -170,7 +170,7 @@ def stamp_file(app: Sphinx) -> Path:
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Complete forms."""
     if VerlDomain.of(app.env).may_show(docname, "files"):
-        load(ROOMS["form"])(doctree, for_browsers=is_for_browsers(app.builder))
+        load(ROOMS["form"])(app, doctree, docname)
 
 
 def add_assets(

@@ -135,6 +135,8 @@ class Gpu(NamedRecord):
         cuda_total_gib: Memory that CUDA offers a process, in GiB (2^30 bytes).
         aliases: Other spellings; case, spaces, hyphens and NVIDIA, AMD or Huawei before them are ignored.
         other_readings: Other memory totals seen for the same GPU.
+        bfloat16: false: the GPU has no bfloat16, so verl does not start.
+        fast_link: false: PCIe, or a bridge between two, connects the GPUs of a node.
         note: Remark on the figures.
     """
 
@@ -148,6 +150,8 @@ class Gpu(NamedRecord):
     cuda_total_gib: float | None = Field(None, gt=0, le=100_000)
     aliases: tuple[Name, ...] = ()
     other_readings: tuple[OtherReading, ...] = ()
+    bfloat16: bool = True
+    fast_link: bool = True
     note: Prose | None = None
 
 

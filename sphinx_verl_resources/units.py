@@ -88,26 +88,27 @@ class Category(Enum):
     Attributes:
         value: its name in JSON.
         heading: its displayed name.
-        colour: its colour in charts, with a contrast of at least 3 to 1 with white and with the dark
-            backgrounds of common themes.
+        colour: its colour in charts; neighbours in a bar differ in lightness too.
+        letter: its letter on bars.
     """
 
     heading: str
     colour: str
+    letter: str
 
-    WEIGHTS = "weights", N_("Weights"), "#5160ae"
-    GRADIENTS = "gradients", N_("Gradients"), "#d67207"
-    OPTIMIZER = "optimizer", N_("Optimizer"), "#994cea"
-    ACTIVATIONS = "activations", N_("Activations"), "#368ea7"
-    LOGITS = "logits", N_("Logits"), "#c4568f"
-    GATHERED = "gathered", N_("Gathered"), "#7d88cf"
-    ROLLOUT_ENGINE = "rollout-engine", N_("Rollout engine"), "#92562b"
-    RUNTIME_OVERHEAD = "runtime-overhead", N_("Outside PyTorch"), "#878b70"
+    WEIGHTS = "weights", N_("Weights"), "#3450a4", "W"
+    GRADIENTS = "gradients", N_("Gradients"), "#d98a1f", "G"
+    OPTIMIZER = "optimizer", N_("Optimizer"), "#ded0f8", "O"
+    ACTIVATIONS = "activations", N_("Activations"), "#2a7a8a", "A"
+    LOGITS = "logits", N_("Logits"), "#f0a9c8", "L"
+    GATHERED = "gathered", N_("Gathered"), "#3a2a66", "U"
+    ROLLOUT_ENGINE = "rollout-engine", N_("Rollout engine"), "#c9a27c", "R"
+    RUNTIME_OVERHEAD = "runtime-overhead", N_("Outside PyTorch"), "#676459", "X"
 
-    def __new__(cls, value: str, heading: str, colour: str) -> Category:
-        """Store heading and colour with the value."""
+    def __new__(cls, value: str, heading: str, colour: str, letter: str) -> Category:
+        """Store heading, colour and letter with the value."""
         member = object.__new__(cls)
-        member._value_, member.heading, member.colour = value, heading, colour
+        member._value_, member.heading, member.colour, member.letter = value, heading, colour, letter
         return member
 
 

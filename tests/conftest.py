@@ -344,7 +344,7 @@ def hardware_page(root: Path) -> str:
     form, fewest = ".. verl-what-if::\n", ".. verl-fewest::\n"
     assert form in source
     assert fewest in source
-    few = "   :models: Qwen/Qwen2.5-7B\n   :gpus: H100\n   :counts: 2 8\n   :responses: 1024\n"
+    few = "   :models: Qwen/Qwen2.5-7B\n"
     return source.replace(form, form + few).replace(fewest, f"{fewest}   :memory: 80 96\n")
 
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from training import estimate_any
 
-from sphinx_verl_resources.answer.results import failed, result_of
-from sphinx_verl_resources.cli.files import read_file
-from sphinx_verl_resources.cli.question import errors_text, registry_problems
+from sphinx_verl_resources.cli.question import errors_text, read_file, registry_problems
 from sphinx_verl_resources.commands import UsageError, given_data, report
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.fit.results import case_result, failed
+from sphinx_verl_resources.fit.terminal import plain_table
 from sphinx_verl_resources.memory.cases import load_cases
-from sphinx_verl_resources.views.plain_text import plain_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +33,7 @@ def results(entries: tuple[Entry, ...], registries: EstimatorContext) -> Iterato
             yield failed(entry.id, entry.error)
             continue
         try:
-            yield result_of(entry.id, estimate_any(entry.case, registries))
+            yield case_result(entry.case, estimate_any(entry.case, registries))
         except NoAnswerError as error:
             yield failed(entry.id, errors_text(error.diagnostics))
 

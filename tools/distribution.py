@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Kinds of files in the wheel, and the folders that they come from and go to.
-KINDS = {".css", ".js", ".md", ".mo", ".py", ".txt", ".typed", ".yaml"}
+KINDS = {".css", ".jinja", ".js", ".md", ".mo", ".py", ".txt", ".typed", ".yaml"}
 FOLDERS = {"sphinx_verl_resources": "sphinx_verl_resources", "data": "sphinx_verl_resources/data"}
 #: An address that GitHub uses for a repository, in a browser or in git.
 GITHUB = re.compile(r"(?:https://|ssh://git@|git@)github\.com[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?")

@@ -48,9 +48,8 @@ class Messages(Catalog):
 def template() -> Messages:
     """Return every message of the package, in the order of files and lines."""
     found = Messages(header_comment=TEMPLATE_COMMENT, fuzzy=False)
-    places = extract_from_dir(
-        PACKAGE, [("**.py", "python")], keywords=KEYWORDS, comment_tags=["Translators:"]
-    )
+    methods = [("**.py", "python"), ("**.jinja", "jinja2")]
+    places = extract_from_dir(PACKAGE, methods, keywords=KEYWORDS, comment_tags=["Translators:"])
     for name, _line, message, comments, context in sorted(places, key=lambda place: place[:2]):
         # Line numbers would change with every edit of a file.
         found.add(

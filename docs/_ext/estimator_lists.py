@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from sphinx_verl_resources.answer.candidates import ALWAYS
-from sphinx_verl_resources.answer.question import TASKS
 from sphinx_verl_resources.diagnostics import counted
+from sphinx_verl_resources.fit.question import TASKS
+from sphinx_verl_resources.fit.search import ALWAYS
 from sphinx_verl_resources.memory import allocations
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.settings import MODELLED

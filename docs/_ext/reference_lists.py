@@ -15,10 +15,9 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
-from sphinx_verl_resources.commands import MODELS, command_named
+from sphinx_verl_resources.commands import command_named, schema_of
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
 from sphinx_verl_resources.selection import FIELDS
-from sphinx_verl_resources.validation import schema_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +68,7 @@ class Schema(ReferenceList):
     required_arguments = 1
 
     def items(self) -> Iterator[tuple[str, str, str]]:
-        whole = json.loads(schema_text(MODELS[self.arguments[0]]))
+        whole = json.loads(schema_of(self.arguments[0]))
         for path, description, required in schema_fields(whole, whole, ""):
             yield path, "(required)" if required else "", description
 

@@ -6,21 +6,21 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..answer.results import gib_value, result_of
 from ..commands import UsageError, command, given_data, option, report
 from ..diagnostics import NoAnswerError
+from ..fit.results import gib_value, result_of
 from ..intake import diagnosis
 from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
 from ..memory.request import MODEL
 from ..settings.result import SettingsText
 from ..views.diagnosis import diagnosis_text
-from .files import open_file
 from .question import (
     ENV,
     QUESTION,
     SCRIPT,
     errors_text,
+    open_file,
     read_question,
     read_source,
     refuse_lone_variables,
@@ -60,7 +60,7 @@ def diagnose(options: argparse.Namespace) -> tuple[str, int]:
     """
     data = given_data(options.data)
     try:
-        asked = read_question(options, data, options.words)
+        asked = read_question(options, data)
         script = _script(options)
     except NoAnswerError as error:
         report(error.diagnostics)

@@ -11,7 +11,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..answer.results import result_of
 from ..commands import (
     FORMAT,
     UsageError,
@@ -23,6 +22,8 @@ from ..commands import (
 )
 from ..dataset import DATA_NAMES, RUNS, DataFile, configured_directory
 from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printable
+from ..fit.results import result_of
+from ..fit.words import short
 from ..intake.draft import draft_run, id_of
 from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
@@ -37,12 +38,12 @@ from ..settings.result import refusal
 from ..settings.unread import unread_settings
 from ..texts import runs_text
 from ..validation import models_in, validated
-from ..views.verdicts import short
-from .files import open_file, read_text
 from .question import (
     ENV,
     SCRIPT,
     gpus_argument,
+    open_file,
+    read_text,
     refuse_lone_variables,
     registry_problems,
     report_first,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..answer.answer import answer_settings
 from ..diagnostics import NoAnswerError
+from ..fit.answer import answer_settings
 from ..memory.allocations import size_of
 from ..memory.phases import LABELS
 from ..memory.registries import capacity_of
@@ -23,7 +23,7 @@ from .remedies import Advice, advice
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..answer.answer import Answer
+    from ..fit.answer import Answer
     from ..memory.estimate import Estimate
     from ..memory.phases import Phase
     from ..memory.registries import EstimatorContext

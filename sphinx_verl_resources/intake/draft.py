@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 _MODEL = "actor_rollout_ref.model.path"
 _STRATEGY = ("actor_rollout_ref.actor.strategy", "model_engine")
 _ENGINE = "actor_rollout_ref.rollout.name"
-_BATCH = "data.train_batch_size"
 #: Settings that every run should state.
 _ALWAYS = frozenset(
     {
-        _BATCH, *TRAINER_GPUS, ESTIMATOR, _ENGINE, "data.max_prompt_length", "data.max_response_length",
+        "data.train_batch_size", *TRAINER_GPUS, ESTIMATOR, _ENGINE,
+        "data.max_prompt_length", "data.max_response_length",
         "actor_rollout_ref.rollout.n", "actor_rollout_ref.rollout.tensor_model_parallel_size",
         "actor_rollout_ref.rollout.gpu_memory_utilization", "actor_rollout_ref.actor.ppo_mini_batch_size",
     }
@@ -43,7 +43,6 @@ _MEGATRON = "actor_rollout_ref.actor.megatron."
 
 _ADD_MODEL = "add it to architectures.yaml"
 _REMARKS = {
-    "max_batch": "prompts per step, as run; write more if more fits, or delete it if you do not know",
     "tag": "MIN: settings that save memory, or the least hardware; RECOMMENDED: settings for throughput",
 }
 #: For each field: the message if it is unknown, the remedy, and the settings that determine it.
@@ -100,7 +99,6 @@ def draft_run(sources: Sources, user: UserInput, registries: EstimatorContext, t
         model=to_do["model"],
         train=user.train or to_do["train"],
         infer=_known(engine=to_do["engine"], version=found["engine version"]),
-        max_batch=found["batch"],
         script=found["script"],
         contributor={"name": TODO, "url": TODO},
         kind="tested",
@@ -144,7 +142,6 @@ def _found(
         "engine": engine,
         # Do not ask for the version of an unknown engine.
         "engine version": user.engine_version or versions.get(engine) if engine else "",
-        "batch": _batch(sources),
         "verl": user.verl_version or versions.get("verl"),
         "torch": versions.get("torch"),
         "script": script,
@@ -268,12 +265,6 @@ def _engine(sources: Sources, named: ScriptName) -> str | None:
     in_log = [name for name in ENGINES if sources.log and name in sources.log.versions]
     only = in_log[0] if len(in_log) == 1 else None
     return (value if value in ENGINES else None) or named.engine or only
-
-
-def _batch(sources: Sources) -> int | None:
-    """Return the prompts per step."""
-    batch = sources.all.get(_BATCH)
-    return batch if type(batch) is int and 1 <= batch <= 10_000_000 else None
 
 
 def _script(sources: Sources) -> tuple[dict[str, str], list[Diagnostic]]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..answer.suggestions import lower_utilizations
+from ..fit.levers import lower_utilizations
 from ..memory.recorded import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
 from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from ..memory.roles import LIMITS
@@ -19,7 +19,7 @@ from ..memory.versions import CURRENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..answer.suggestions import Cost
+    from ..fit.levers import Cost
     from ..memory.estimate import Estimate
     from ..memory.versions import Version
     from .failure import Failure

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ..answer.suggestions import ROUNDS, reliefs
+from ..fit.levers import ROUNDS, options_for
 from ..memory.estimate import Estimate, attempt
 from ..memory.request import ACTOR, REFERENCE
 from .moves import (
@@ -167,10 +167,12 @@ def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]
     """Return the settings that may save memory, each with its values, mildest first."""
     texts = {key: remedy.text for remedy in rest for key in remedy.overrides}
     choices = []
-    for relief in reliefs(found):
-        text = next((texts[key] for key in relief.steps[0] if key in texts), relief.caveat)
-        choices.append(tuple(Remedy(step, text, relief.cost) for step in relief.steps))
-    known = {key for relief in reliefs(found) for step in relief.steps for key in step}
+    # The move ``step_on_host`` is the only one that replaces FSDP by FSDP2.
+    options = [option for option in options_for(found) if f"{ACTOR}.strategy" not in option.steps[0]]
+    for lever, steps in options:
+        text = next((texts[key] for key in steps[0] if key in texts), lever.caveat)
+        choices.append(tuple(Remedy(step, text, lever.cost) for step in steps))
+    known = {key for option in options for step in option.steps for key in step}
     return choices + [(remedy,) for remedy in rest if known.isdisjoint(remedy.overrides)]
 
 

@@ -183,7 +183,7 @@ class Phase(NamedTuple):
 
 TrainedRole = FsdpRole | MegatronRole
 #: The state of the rollout engine in each phase; in others it sleeps.
-_ENGINE: Mapping[str, EngineState] = {
+ENGINE_STATES: Mapping[str, EngineState] = {
     "loading": "not started", "rollout": "awake", "weight-sync": "taking weights",
 }  # fmt: skip
 
@@ -214,7 +214,7 @@ def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
     fragmented = UNEVEN_EXPERTS if shape.expert_parameters and megatron.expert > 1 else FRAGMENTATION
 
     def phase(name: str, trainer: Allocations) -> Phase:
-        engine = engine_allocations(_ENGINE.get(name, "asleep"), shape, settings, size_of(trainer))
+        engine = engine_allocations(ENGINE_STATES.get(name, "asleep"), shape, settings, size_of(trainer))
         return Phase.of(name, trainer, engine, overhead, fragmented)
 
     of_stages = [[phase(*one) for one in _trainer_phases(shape, settings, *pair)] for pair in pairs]

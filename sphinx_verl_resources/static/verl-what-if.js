@@ -1,61 +1,65 @@
 /*
  * Shows the answers of the form of the directive verl-what-if.
  *
- * It computes nothing: the build makes all answers and writes a file for each model, which is loaded on first
- * use. The page contains the form, the answer to its first choice, and the texts; see views/what_if_answers.py,
- * which looks up answers in the same way. Sizes are tenths of a GiB.
+ * It computes nothing: the build writes a file of answers for each model, see fit/grid.py, which is loaded on
+ * first use. It shows them as templates/form.html.jinja shows the first one, and draws bars as charts.py does.
+ * All texts in these files are HTML.
  */
 (() => {
   'use strict';
 
   /** Prefix of field names in the address, where the tables of runs use similar names. */
   const PREFIX = 'if-';
-  /** The lines that show recorded runs. */
-  const LINES = ['ran', 'reported', 'smallest-ran', 'smallest-reported'];
-  /** The fields to search for a choice that fits, with the direction of the search. */
-  const WAYS = { response: -1, lora: 1, count: 1 };
   /** Milliseconds until the page shows that it is loading, and until a button stops showing "Copied". */
-  const PATIENCE = 500;
-  const SAID = 2000;
+  const [PATIENCE, SAID] = [500, 2000];
+  /** The height of a bar in pixels, and the share of a bar that a letter needs. */
+  const [BAR, LETTER] = [16, 0.08];
 
   const source = document.currentScript.src;
-  const loading = new Map();
+  const loading = {};
 
-  // ---------------------------------------------------------------- files
-
-  /** Return the answers in a file; rejects if it cannot be loaded. Pages opened from a folder can load only scripts. */
+  /** Return the answers in a file; undefined if it cannot be loaded. Pages opened from a folder can load only scripts. */
   function load(file) {
-    if (!loading.has(file)) {
-      const answers = new Promise((resolve, reject) => {
-        const script = document.createElement('script');
-        script.src = new URL(`verl-what-if-${file}.js`, source);
-        script.onload = () => resolve(globalThis.verlWhatIf[file]);
-        script.onerror = reject;
-        document.head.append(script);
-      });
-      loading.set(file, answers);
-      answers.catch(() => loading.delete(file)); // so that the next choice tries again
-    }
-    return loading.get(file);
+    loading[file] ??= new Promise((resolve) => {
+      const script = document.createElement('script');
+      script.src = new URL(`verl-what-if-${file}.js`, source);
+      script.onload = () => resolve(globalThis.verlWhatIf[file]);
+      script.onerror = () => resolve((loading[file] = undefined)); // so that the next choice tries again
+      document.head.append(script);
+    });
+    return loading[file];
   }
-
-  // ---------------------------------------------------------------- words
 
   function fill(message, values) {
     return message.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
   }
 
-  /** Quote a word for a shell. */
-  function quoted(word) {
-    return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
-  }
+  // ---------------------------------------------------------------- bars
 
-  function number(value, digits = 0) {
-    return value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
-  }
+  const totalOf = ([, ...sizes]) => sizes.reduce((sum, size) => sum + size);
 
-  function size(tenths) {
-    return number(tenths / 10, 1);
+  /** Return a label, a bar and a value for each phase. */
+  function bars(phases, low, high, capacity, { words, phases: labels, categories }) {
+    const totals = phases.map(totalOf);
+    const peak = totals.indexOf(Math.max(...totals));
+    const most = Math.max(high, capacity, totals[peak]);
+    const at = (size) => `${(100 * size) / most}%`;
+    const rect = (start, end, paint) => `<rect x="${at(start)}" width="${at(end - start)}" height="${BAR}" ${paint}/>`;
+    const row = ([phase, ...sizes], index) => {
+      let end = 0;
+      const pieces = sizes.map((size, category) => {
+        const [start, [colour, letter]] = [end, categories[category]];
+        end += size;
+        const place = `x="${at(end - size / 2)}" y="${BAR - 4}" fill="${colour[3] < '8' ? '#fff' : '#000'}"`;
+        return (size ? rect(start, end, `fill="${colour}"`) : '') + (size > LETTER * most ? `<text ${place}>${letter}</text>` : '');
+      });
+      pieces.push(index === peak ? rect(low, high, 'class="verl-range"') : '', rect(capacity, capacity, 'class="verl-limit"'));
+      const [tag, label] = index === peak ? ['strong', words.peak] : ['span', '{phase}'];
+      const word = (content) => `<${tag}>${content}</${tag}>`;
+      const drawing = `<svg aria-hidden="true" height="${BAR}">${pieces.join('')}</svg>`;
+      return word(fill(label, { phase: labels[phase] })) + drawing + word(`${totals[index]} GiB`);
+    };
+    return phases.map(row).join('');
   }
 
   // ---------------------------------------------------------------- one form
@@ -64,193 +68,103 @@
     const shared = JSON.parse(form.querySelector('script').textContent);
     const { words } = shared;
     const selects = [...form.querySelectorAll('select')];
-    const box = form.querySelector('.verl-if-answer');
-    const [button] = form.querySelectorAll('button');
+    const each = (what) => Object.fromEntries(selects.map((select) => [select.name, what(select)]));
+    const options = each((select) => [...select.options]);
+    const part = (name) => form.querySelector(name);
+    const [box, badge, figure, button] = ['.verl-if-answer', '.verl-verdict', '[role=figure]', 'button'].map(part);
     let asked = 0;
 
-    // -------------------------------------------------------------- looking up
-
-    function each(what) {
-      return Object.fromEntries(selects.map((select) => [select.name, what(select)]));
+    /** Return the index of the first number of GPUs, that of the fewest that fit, and the cells from the first on. */
+    function windowOf(answers, { gpu, lora, response }) {
+      return answers.windows[(gpu * options.lora.length + lora) * options.response.length + response];
     }
 
-    /** Return the index of a choice among the choices for its model and GPU. */
-    function placeOf(chosen) {
-      const others = selects.filter(({ name }) => name !== 'model' && name !== 'gpu');
-      return others.reduce((place, { name, options }) => place * options.length + chosen[name], 0);
-    }
-
-    function cellOf(answers, chosen) {
-      const index = placeOf(chosen) * (Math.max(...shared.gpus) + 1) + shared.gpus[chosen.gpu];
-      return Object.fromEntries(Object.entries(answers.cells).map(([name, column]) => [name, column[index]]));
-    }
-
-    function fits({ state }) {
-      return words.states[state]?.[0] === 'fits';
-    }
-
-    /** Return the nearest choice of each field that fits, in words. */
+    /** Return the nearest choices that fit, in words. Where it fits, it fits on more GPUs too. */
     function waysFrom(answers, chosen) {
-      return Object.entries(WAYS).flatMap(([name, step]) => {
-        const { options } = selects.find((select) => select.name === name);
-        for (let index = chosen[name] + step; options[index]; index += step) {
-          if (fits(cellOf(answers, { ...chosen, [name]: index }))) {
-            return [fill(words[name], { label: options[index].label })];
-          }
-        }
-        return [];
+      const fewest = (changes) => windowOf(answers, { ...chosen, ...changes })[1];
+      const fits = (changes) => fewest(changes) <= chosen.count;
+      const shorter = options.response.findLast((_, response) => response < chosen.response && fits({ response }));
+      const adapters = options.lora.find((_, lora) => lora > chosen.lora && fits({ lora }));
+      const more = options.count[fewest({})];
+      const ways = [shorter && fill(words.response, shorter), adapters?.label, more && fill(words.count, more)];
+      return ways.filter(Boolean).join(words.or) || words.noWay;
+    }
+
+    /** Return some lines with their numbers; -1 is that of the layout. */
+    function linesOf(answers, lines, layout, figures, numbers) {
+      const linkTo = ([id, name]) => (shared.rows[id] ? `<a href="${shared.rows[id]}">${name}</a>` : name);
+      return lines.map((index) => {
+        const [text, runs, ...own] = answers.lines[index < 0 ? layout : index];
+        const rest = own.length ? own : numbers;
+        const links = runs.map((run) => linkTo(answers.runs[run])).join(words.between);
+        return fill(answers.texts[text], { ...figures, runs: links }).replaceAll('{#}', () => rest.shift());
       });
     }
 
-    function planFor(values) {
-      const plan = [...words.plan, ...(values.lora === '0' ? [] : words.planLora)];
-      return plan.map((word) => quoted(fill(word, values))).join(' ');
-    }
-
-    // -------------------------------------------------------------- showing
-
-    /** Fill in a line of the answer, or hide it if it has no content. */
-    function say(name, ...content) {
-      const line = form.querySelector(`.verl-if-${name}`);
-      line.hidden = !content.some(Boolean);
-      line.querySelector('.verl-if-text').replaceChildren(...content);
-    }
-
-    function show(answers, chosen, plan) {
-      const cell = cellOf(answers, chosen);
-      const state = words.states[cell.state];
-      const runs = answers.nearest[answers.evidence[chosen.gpu][placeOf(chosen)]].map((run) => answers.runs[run]);
-      const reason = answers.reasons[cell.state - words.states.length];
-      const [verdict, title, why] = state ?? words.noEstimate;
-      const badge = form.querySelector('.verl-verdict');
-      badge.className = `verl-verdict verl-verdict-${verdict}`;
-      badge.textContent = title;
-      const spare = size(shared.offered[chosen.gpu] - cell.high);
-      const sentence = fill(why, { tokens: number(cell.tokens), spare, reason });
-      say('verdict', state ? fill(words.why, { sentence }) : sentence);
-      const [, undercuts] = state ? answers.trusts[cell.trust] : [];
-      const smallest = (undercuts ? words.undercut : words.unlike).split('{run}');
-      for (const line of LINES) {
-        const [before, after] = line.startsWith('smallest') ? smallest : [];
-        const links = linksTo(runs.filter((run) => run[2] === line));
-        say(line, ...(links.length ? [before ?? '', ...links, after ?? ''] : []));
+    function show(answers, chosen) {
+      const [first, , ...cells] = windowOf(answers, chosen);
+      const shown = Math.max(first, Math.min(chosen.count, first + cells.length - 1));
+      const isKnown = typeof cells[shown - first] !== 'string';
+      const [kind, bar, command, low, high, ...numbers] = isKnown ? cells[shown - first] : [];
+      const [verdict, script, ...ofKind] = answers.kinds[kind] ?? ['unknown'];
+      const lines = isKnown ? [] : [fill(words.noEstimate, { reason: cells[shown - first] })];
+      if (isKnown) {
+        const capacity = shared.capacities[chosen.gpu];
+        const phases = answers.bars[bar].map((index) => answers.pieces[index]);
+        const figures = { low, high, capacity, peak: Math.max(...phases.map(totalOf)) };
+        lines.push(...linesOf(answers, ofKind, answers.commands[command][0], figures, numbers));
+        const note = shown < chosen.count ? words.above : words.below;
+        if (shown !== chosen.count) lines[0] += ` ${fill(note, options.count[shown])}`;
+        const keys = [words.range, words.capacity].map((text) => ` ${fill(text, { ...figures, size: capacity })}`);
+        [...figure.lastElementChild.children].slice(-2).forEach((key, index) => (key.lastChild.data = keys[index]));
+        figure.innerHTML = bars(phases, low, high, capacity, shared) + figure.lastElementChild.outerHTML;
       }
-      say('none', runs.length ? '' : words.noRun);
-      const ways = fits(cell) ? [] : waysFrom(answers, chosen);
-      say('change', ways.join(words.or) || (state && !fits(cell) ? words.noWay : ''));
-      form.querySelector('.verl-if-plan code').replaceChildren(...wordsOf(plan));
-      form.querySelector('.verl-if-plan').hidden = fits(cell);
-      showFigures(answers, chosen, state && cell);
-      showUse(answers, state && verdict !== 'does-not-fit' && cell);
-      showScript(runs);
-    }
-
-    /** Show the figures of an estimate; nothing without one. */
-    function showFigures(answers, chosen, cell) {
-      if (!cell) {
-        for (const name of ['estimated', 'phase', 'trust']) say(name);
-        return;
-      }
-      const [low, high, capacity] = [cell.low, cell.high, shared.offered[chosen.gpu]].map(size);
-      const estimated = fill(words.estimated, { low, high, capacity, layout: answers.layouts[cell.layout] });
-      const used = fill(words.used, { count: cell.used });
-      say('estimated', cell.used ? fill(words.next, { sentence: estimated, next: used }) : estimated);
-      say('phase', answers.phases[cell.phase]);
-      say('trust', answers.trusts[cell.trust][0]);
-    }
-
-    /** Show the command and the host memory; nothing if the run does not fit. */
-    function showUse(answers, cell) {
-      const lines = cell ? answers.commands[cell.command].map((line) => answers.lines[line]) : [];
-      form.querySelector('pre').textContent = lines.join(' \\\n    ');
-      form.querySelector('.verl-if-command').hidden = button.hidden = !cell;
-      say('host', cell ? fill(words.host, { size: number(cell.host) }) : '');
-    }
-
-    function showScript(runs) {
-      const [, run, , address] = runs.find(([, , line, script]) => line === 'ran' && script) ?? [];
-      const link = form.querySelector('.verl-if-script');
-      link.hidden = !address;
-      link.href = address ?? '';
-      link.title = address ? run : '';
-    }
-
-    /** Return the titles of runs, linked if a page shows the row, with commas between. */
-    function linksTo(runs) {
-      return runs.flatMap(([id, title], index) => {
-        const { start: first, others } = shared.rows;
-        const address = others[id] ?? (first && first + id);
-        const link = document.createElement(address ? 'a' : 'span');
-        link.textContent = address ? title : `${title} (${id})`;
-        if (address) link.href = address;
-        return index ? [words.between, link] : [link];
-      });
-    }
-
-    /** Return the words of a command in Sphinx's markup, so that they do not break. */
-    function wordsOf(command) {
-      return command.split(' ').flatMap((text, index) => {
-        const word = document.createElement('span');
-        word.className = 'pre';
-        word.textContent = text;
-        return index ? [' ', word] : [word];
-      });
-    }
-
-    /** Show a problem before the verdict. */
-    function tell(text) {
-      form.querySelector('.verl-if-problem').textContent = text && `${text} `;
+      Object.assign(badge, { className: `verl-verdict verl-verdict-${verdict}`, textContent: shared.titles[verdict] });
+      const [why, ...others] = lines;
+      if (verdict !== 'fits') others.unshift(fill(words.change, { ways: waysFrom(answers, chosen) }));
+      part('.verl-if-why').innerHTML = why;
+      part('.verl-if-lines').innerHTML = others.map((text) => `<p>${text}</p>`).join('');
+      const isUseful = isKnown && verdict !== 'does-not-fit';
+      const code = isUseful ? answers.commands[command].slice(1).flatMap((index) => answers.parts[index]) : [];
+      part('pre').textContent = code.map((word) => answers.words[word]).join(shared.separator);
+      [figure.hidden, button.hidden, part('details').hidden] = [!isKnown, !isUseful, !isUseful];
+      Object.assign(part('.verl-if-script'), { hidden: !script, href: script ? shared.scripts[answers.runs[script - 1][0]] : '' });
     }
 
     /** Load the answers for the chosen model and show one of them, unless another choice was made meanwhile. */
     async function answer(problem = '', isFirst = false) {
-      const turn = (asked += 1);
-      const chosen = each(({ selectedIndex }) => selectedIndex);
+      const [turn, chosen] = [(asked += 1), each(({ selectedIndex }) => selectedIndex)];
+      const tell = (text) => (part('.verl-if-problem').textContent = text && `${text} `);
       const labels = each(({ selectedOptions }) => selectedOptions[0].label);
-      const command = planFor(each(({ value }) => value));
       // Keep the height until the next answer is there, so that the page below does not move.
       box.style.minBlockSize = `${box.offsetHeight}px`;
       box.setAttribute('aria-busy', 'true');
       const late = setTimeout(() => tell(words.loading), PATIENCE);
       // Wait for a frame, so that the answer does not jump.
       if (isFirst) await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-      const answers = await load(shared.files[chosen.model]).catch(() => undefined);
+      const answers = await load(shared.files[chosen.model]);
       clearTimeout(late);
       if (turn !== asked) return;
       box.removeAttribute('aria-busy');
-      box.style.minBlockSize = '';
+      if (!isFirst) box.style.minBlockSize = '';
       box.classList.toggle('verl-if-failed', !answers);
-      tell(answers ? problem : fill(words.failed, { ...labels, command }));
-      say('asked', fill(words.asked, labels));
-      if (answers) show(answers, chosen, command);
+      tell(answers ? problem : fill(words.failed, labels));
+      part('.verl-if-asked').textContent = fill(words.asked, labels);
+      const plan = shared.plan[0] + (chosen.lora ? shared.plan[1] : '');
+      part('.verl-if-plan code').textContent = fill(plan, each(({ value }) => value));
+      if (answers) show(answers, chosen);
     }
-
-    // -------------------------------------------------------------- the address
 
     /** Set the choices in the address, and return those that the form does not offer. */
     function readAddress() {
       const given = new URLSearchParams(location.search);
       return selects.flatMap((select) => {
         const text = given.get(PREFIX + select.name);
-        if (text === null) return [];
-        const wanted = text.trim().toLowerCase();
-        const index = [...select.options].findIndex(({ value }) => value.toLowerCase() === wanted);
+        const index = options[select.name].findIndex(({ value }) => value.toLowerCase() === text?.trim().toLowerCase());
         if (index >= 0) select.selectedIndex = index;
-        return index < 0 ? [`${PREFIX}${select.name}=${text.slice(0, 80)}`] : [];
+        return text === null || index >= 0 ? [] : [`${PREFIX}${select.name}=${text.slice(0, 80)}`];
       });
     }
-
-    function writeAddress() {
-      const address = new URL(location.href);
-      for (const { name, value } of selects) address.searchParams.set(PREFIX + name, value);
-      try {
-        history.replaceState(history.state, '', address);
-      } catch {
-        // A page opened from a folder may not change its address.
-      }
-    }
-
-    // -------------------------------------------------------------- beginning
 
     const strange = ownsAddress ? readAddress() : [];
     const problem = strange.length ? fill(words.strange, { asked: strange.join(words.between) }) : '';
@@ -258,14 +172,16 @@
     if (problem && !location.hash) form.scrollIntoView({ behavior: 'instant', block: 'nearest' });
     // The reader may have made a choice before this script started.
     if (problem || !selects.every(({ selectedOptions: [option] }) => option.defaultSelected)) answer(problem, true);
-    form.addEventListener('submit', (event) => event.preventDefault());
     form.addEventListener('change', () => {
       answer();
-      if (ownsAddress) writeAddress();
+      const address = new URL(location.href);
+      for (const { name, value } of selects) address.searchParams.set(PREFIX + name, value);
+      // A page opened from a folder may not change its address.
+      if (ownsAddress && location.protocol !== 'file:') history.replaceState(history.state, '', address);
     });
     const label = button.textContent;
     button.addEventListener('click', async () => {
-      const isCopied = await globalThis.verlCopy(form.querySelector('pre').textContent);
+      const isCopied = await globalThis.verlCopy(part('pre').textContent);
       button.textContent = isCopied ? words.copied : words.notCopied;
       setTimeout(() => (button.textContent = label), SAID);
     });

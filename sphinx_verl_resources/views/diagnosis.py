@@ -5,13 +5,14 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from ..answer.command import as_arguments
+from ..fit.charts import phase_bars_text
+from ..fit.command import as_arguments
+from ..fit.terminal import components_text
+from ..fit.words import label
 from ..intake.log_facts import HOST_MEMORY, PEAK_ALLOCATED
 from ..intake.remedies import size_in
 from ..memory.phases import LABELS
 from ..units import gib, gib_number
-from .plain_text import components_text, phases_text
-from .verdicts import label, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..intake.diagnosis import Diagnosis
     from ..intake.failure import Failure
     from ..intake.remedies import Advice
+    from ..memory.estimate import AnyEstimate
 
 #: The phases of a failure; an estimate does not have the last four.
 PHASES = {
@@ -121,15 +123,18 @@ def _estimate(found: Diagnosis) -> Iterator[str]:
     else:
         if phase and phase is not estimate.peak_phase:
             part = estimate.of_phase(phase.name)
-            yield f"Estimate of this phase: {gib(phase.total)} ({span(part.low, part.high)})."
+            yield f"Estimate of this phase: {gib(phase.total)} ({_span(part)})."
         of = "Estimate of this phase, the peak" if phase else "Estimate of the peak"
         of = of if not phase or phase is estimate.peak_phase else "The peak"
         where = "" if phase is estimate.peak_phase else f" in the phase “{estimate.peak_phase.label}”"
         has = f"; the GPU has {gib(estimate.capacity)}" if estimate.capacity else ""
-        ends = span(estimate.low, estimate.high)
-        yield f"{of}: {gib(estimate.peak)} ({ends}){where}{has}: {label(estimate.verdict)}."
+        yield f"{of}: {gib(estimate.peak)} ({_span(estimate)}){where}{has}: {label(estimate.verdict)}."
     yield from _last_figures(found)
     yield from found.differences
+
+
+def _span(estimate: AnyEstimate) -> str:
+    return f"range {gib_number(estimate.low)} to {gib(estimate.high)}"
 
 
 def _last_figures(found: Diagnosis) -> Iterator[str]:
@@ -198,7 +203,7 @@ def _details(found: Diagnosis) -> Iterator[str]:
     if found.estimate:
         if found.estimate.unsupported:
             yield "\n".join(f"Ignored: {text}" for text in found.estimate.unsupported)
-        yield phases_text(found.estimate)
+        yield phase_bars_text(found.estimate, 100)
     if found.phase:
         yield f"{found.phase.label}:\n{components_text(found.phase)}"
 

@@ -35,7 +35,8 @@ def folder(request, new_project, needs):
 
 
 def test_another_table_is_shown_in_the_same_place(site, folder):
-    page = site(folder).open()
+    opened = site(folder)
+    page = opened.open()
     assert (page.evaluate(SHOWN), page.evaluate(CURRENT)) == (["fewest-80-gb"], ["80 GB"])
     page.evaluate(
         "document.querySelector('.verl-tabs').scrollIntoView({block: 'center', behavior: 'instant'})"
@@ -52,6 +53,20 @@ def test_another_table_is_shown_in_the_same_place(site, folder):
     page.go_back()
     page.wait_for_function("() => document.querySelector('[aria-current]')?.textContent === '24 GB'")
     assert page.evaluate(SHOWN) == ["fewest-24-gb"]
+    for fragment, shown in {"#fewest-96-gb": "96", "#other": "80"}.items():
+        page = opened.open(f"index.html{fragment}")
+        page.wait_for_load_state("load")
+        assert (page.evaluate(SHOWN), page.evaluate(CURRENT)) == ([f"fewest-{shown}-gb"], [f"{shown} GB"])
+
+
+def test_on_a_phone_marks_are_shown_and_tables_hardly_scroll(site, folder):
+    page = site(folder).open(viewport={"width": 390, "height": 844})
+    cells = page.locator(".verl-fewest td:visible", has_text="‡").or_(
+        page.locator(".verl-fewest td:visible", has_text="†")
+    )
+    assert cells.count() > 3
+    for table in page.locator(".verl-scroll:has(.verl-fewest):visible").all():
+        assert table.evaluate("(scrolls) => scrolls.scrollWidth - scrolls.clientWidth") < 30
 
 
 def test_without_a_script_the_tabs_work_and_stay_in_view(site, folder):
@@ -62,15 +77,6 @@ def test_without_a_script_the_tabs_work_and_stay_in_view(site, folder):
     assert page.locator(".verl-panel:visible").get_attribute("id") == "fewest-40-gb"
     page.wait_for_timeout(1000)  # a theme may scroll smoothly
     assert 0 <= page.locator(".verl-tabs").bounding_box()["y"] < 300
-
-
-def test_an_address_names_the_table(site, folder):
-    opened = site(folder)
-    for fragment, shown in {"#fewest-96-gb": "96", "#fewest-70-gb": "80", "#other": "80"}.items():
-        page = opened.open(f"index.html{fragment}")
-        page.wait_for_load_state("load")
-        assert page.evaluate(SHOWN) == [f"fewest-{shown}-gb"]
-        assert page.evaluate(CURRENT) == [f"{shown} GB"]
 
 
 def test_the_button_below_a_table_unfolds_its_rows(site, folder):

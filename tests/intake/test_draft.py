@@ -202,7 +202,7 @@ def test_the_log_fills_what_the_script_leaves_open():
         "trainer.nnodes": 2, "actor_rollout_ref.rollout.name": "vllm",
     }  # fmt: skip
     assert found.fields["gpus"]["count"] == 16
-    assert found.fields["max_batch"] == 64
+    assert "max_batch" not in found.fields  # the batch as run is not the largest that fits
     assert found.fields["model"] == "Qwen/Qwen2.5-7B"
     assert found.fields["infer"] == {"engine": "vllm", "version": "0.8.3"}
     assert found.fields["measured"] == {"gib": 50.3, "counter": "torch-max-reserved", "step_seconds": 10.0}

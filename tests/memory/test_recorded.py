@@ -7,8 +7,8 @@ from datetime import date
 
 import pytest
 
-from sphinx_verl_resources.answer.question import SAVING
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.fit.search import ALWAYS, LEVELS
 from sphinx_verl_resources.memory import recorded
 from sphinx_verl_resources.memory.cases import Case
 from sphinx_verl_resources.memory.recorded import fitted
@@ -18,6 +18,7 @@ from sphinx_verl_resources.records import Run
 
 BUDGET, TENSOR = f"{ACTOR}.ppo_max_token_len_per_gpu", f"{ROLLOUT}.tensor_model_parallel_size"
 CONFIG, NODES = {"algorithm.adv_estimator": "grpo", f"{ACTOR}.use_dynamic_bsz": True}, "trainer.nnodes"
+SAVING = {**ALWAYS, **LEVELS[4].settings}
 FIELDS = {"id": "a", "model": "Qwen/Qwen2.5-7B", "task": "GRPO", "gpus": {"count": 8, "type": "H100"}}
 OF_RUN = {"size": "7B", "tag": "MIN", "train": "fsdp", "infer": {"engine": "sglang"}, "settings": CONFIG}
 

@@ -1,0 +1,160 @@
+"""The command that runs verl with the settings of a layout, ready to copy."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from ..memory.settings import TRAINER_GPUS
+from ..texts import LAUNCHER, overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..memory.registries import EstimatorContext
+    from ..memory.versions import Version
+    from .layouts import Layout
+
+#: The separator between the settings of a command.
+SEPARATOR = " \\\n    "
+#: The first version in which ``model_engine=megatron`` selects Megatron; older ones use another config file.
+_MODEL_ENGINE: Version = (0, 8, 0)
+_BEFORE = "--config-name=ppo_megatron_trainer.yaml"
+#: The trainers whose rollout engines have separate GPUs, by a section that only their settings have. They
+#: were recipes before they became part of verl.
+_TRAINERS = {
+    "async_training": ("fully_async_policy.fully_async_main", "fully_async_ppo_megatron_trainer.yaml"),
+    "rollout": ("one_step_off_policy.main_ppo", "one_step_off_ppo_megatron_trainer.yaml"),
+}
+_IN_VERL: Version = (0, 8, 0)
+#: The data files of verl's GRPO and PPO scripts for text models (examples/grpo_trainer/run_qwen3_8b_fsdp.sh
+#: and examples/ppo_trainer/run_qwen3_8b_fsdp.sh at 1dda039b9).
+_GSM8K = {
+    "data.train_files": "$HOME/data/gsm8k/train.parquet",
+    "data.val_files": "$HOME/data/gsm8k/test.parquet",
+}
+_TODO = "# Replace TODO with the paths of your data files."
+#: verl's script for DeepSeek-V3 asks for the same (examples/grpo_trainer/run_deepseek_v3_671b_megatron.sh at
+#: 1dda039b9).
+_FP8 = "# The published checkpoint is FP8: convert it to bfloat16 and remove quantization_config first."
+_ORDER = ("algorithm.", "data.", f"{MODEL}.", f"{ACTOR}.", f"{REFERENCE}.", f"{ROLLOUT}.", "critic.", "")
+#: Settings that select the backend, besides the configuration.
+_STRATEGIES = {"model_engine", f"{ACTOR}.strategy", f"{REFERENCE}.strategy", "critic.strategy"}
+#: Sections with the same keys as another section.
+_TWINS = (
+    ("critic.fsdp.", f"{ACTOR}.fsdp_config."),
+    ("critic.", f"{ACTOR}."),
+    (f"{REFERENCE}.", f"{ACTOR}."),
+)
+
+
+def command_of(layout: Layout, data: EstimatorContext) -> str:
+    """Return the command, one setting per line, below comments about what it needs.
+
+    Model, GPUs and settings are those of the layout. Data files are GSM8K where verl's script for the task
+    uses it, and otherwise TODO.
+
+    >>> from sphinx_verl_resources.fit.answer import answer
+    >>> from sphinx_verl_resources.fit.question import Question
+    >>> from sphinx_verl_resources.memory.registries import EstimatorContext
+    >>> data = EstimatorContext()
+    >>> best = answer(Question("Qwen/Qwen2.5-0.5B", 8, "H100"), data).best
+    >>> command_of(best, data).splitlines()[-1].strip()
+    'trainer.logger=console'
+    """
+    settings, version, task = command_settings(layout), layout.request.version, layout.request.task
+    architecture = layout.estimate.shape.architecture
+    is_gsm8k = not architecture.vision and task in (None, "GRPO", "PPO")
+    files = {key: path if is_gsm8k else "TODO" for key, path in _GSM8K.items() if key not in settings}
+    comments = [_TODO] if "TODO" in files.values() else []
+    comments += [_FP8] if any("is FP8" in note for note in architecture.notes) else []
+    words = [
+        *launcher(version, settings, is_megatron=layout.is_megatron),
+        *(f"{key}={path}" for key, path in files.items()),
+        *as_arguments(settings, version, data),
+        *(() if "trainer.logger" in settings else ["trainer.logger=console"]),
+    ]
+    return "\n".join([*comments, SEPARATOR.join(words)])
+
+
+def command_settings(layout: Layout) -> dict[str, Any]:
+    """Return the settings in a layout's command, in order, without the data files.
+
+    Settings for a critic are left out if there is none. Unset micro-batch sizes are added, since verl does
+    not start without them.
+    """
+    request, used = layout.request, layout.estimate.settings
+    nodes = max(1, used.nodes)
+    settings = {
+        f"{MODEL}.path": request.model,
+        f"{ROLLOUT}.name": request.engine or "vllm",
+        "critic.model.path": request.model,
+        **dict(zip(TRAINER_GPUS, (nodes, -(-used.gpus // nodes)), strict=True)),
+        **dict(_micro_batches(layout)),
+        **request.config,
+    }
+    left_out = _STRATEGIES if layout.is_megatron else set()
+    kept = (key for key in settings if key not in left_out and (used.critic or not key.startswith("critic.")))
+    return {key: settings[key] for key in sorted(kept, key=_rank)}
+
+
+def _rank(key: str) -> int:
+    return next(place for place, prefix in enumerate(_ORDER) if key.startswith(prefix))
+
+
+def _micro_batches(layout: Layout) -> Iterator[tuple[str, int]]:
+    """Yield the micro-batch sizes that verl requires without a dynamic batch size, as in the estimate.
+
+    verl/utils/config.py:141, verl/workers/config/actor.py:208 and critic.py:108 at 1dda039b9.
+    """
+    used, config = layout.estimate.settings, layout.request.config
+    sizes = {
+        f"{ACTOR}.ppo_micro_batch_size": used.actor.micro_batch,
+        f"{ROLLOUT}.log_prob_micro_batch_size": used.old_micro_batch,
+    }
+    if used.reference:
+        sizes[f"{REFERENCE}.log_prob_micro_batch_size"] = used.reference_micro_batch
+    if used.critic and not config.get("critic.use_dynamic_bsz"):
+        sizes["critic.ppo_micro_batch_size"] = used.critic.micro_batch
+    for key, micro in () if used.actor.micro_batch.dynamic else sizes.items():
+        if config.get(key) is None and config.get(f"{key}_per_gpu") is None:
+            yield f"{key}_per_gpu", micro.sequences or 1
+
+
+def launcher(version: Version, settings: Mapping[str, Any], *, is_megatron: bool) -> list[str]:
+    """Return the command that launches a version of verl, and the arguments for trainer and backend.
+
+    >>> launcher((0, 9, 0), {}, is_megatron=True)
+    ['python3 -m verl.trainer.main_ppo', 'model_engine=megatron']
+    >>> launcher((0, 9, 0), {"rollout.nnodes": 1}, is_megatron=False)
+    ['python3 -m verl.experimental.one_step_off_policy.main_ppo']
+    """
+    sections = {key.partition(".")[0] for key in settings}
+    for section, (module, of_megatron) in _TRAINERS.items():
+        if section in sections:
+            package = "verl.experimental" if version >= _IN_VERL else "recipe"
+            command = f"python3 -m {package}.{module}"
+            return [f"{command} --config-path=config --config-name={of_megatron}" if is_megatron else command]
+    if not is_megatron:
+        return [LAUNCHER]
+    return [f"{LAUNCHER} {_BEFORE}"] if version < _MODEL_ENGINE else [LAUNCHER, "model_engine=megatron"]
+
+
+def as_arguments(settings: Mapping[str, Any], version: Version, data: EstimatorContext) -> tuple[str, ...]:
+    """Return settings as arguments of verl's launcher, under their names in a version of verl."""
+    return tuple(overrides({_spelling(key, version, data): value for key, value in settings.items()}))
+
+
+@lru_cache(maxsize=4096)
+def _spelling(key: str, version: Version, data: EstimatorContext) -> str:
+    """Return a key under its name in a version of verl, with Hydra's prefix if verl's YAML files lack it.
+
+    An unrecorded key may exist or not: two plus signs work in both cases.
+    """
+    keys = data.config_keys
+    twin = next((other + key.removeprefix(own) for own, other in _TWINS if key.startswith(own)), key)
+    entry = keys.get(key) or keys.get(twin)
+    is_known = entry or data.known_key(key) or data.known_key(twin)
+    plus = "" if entry and entry.in_yaml else "+" if is_known else "++"
+    return plus + (data.name_in(key, version) or key)

@@ -1,1 +1,0 @@
-"""The Sphinx extension: domain, directives, transforms, and support for each builder."""

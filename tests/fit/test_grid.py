@@ -1,0 +1,114 @@
+"""The answers of the form: its choices, its windows of numbers of GPUs, and when they are computed again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sphinx_verl_resources.fit import form
+from sphinx_verl_resources.fit.evidence import figures_of
+from sphinx_verl_resources.fit.fewest import POWERS, size_models
+from sphinx_verl_resources.fit.grid import (
+    CELLS,
+    CHOSEN,
+    RANKS,
+    RESPONSES,
+    answers_text,
+    form_models,
+    gpu_groups,
+    pieces_of,
+)  # fmt: skip
+from sphinx_verl_resources.memory.registries import EstimatorContext, capacity_of
+from sphinx_verl_resources.units import GIB
+
+DATA = EstimatorContext()
+GPU = """gpus:
+  - name: X
+    memory_gb: 5
+    memory_mib: 5120
+    vendor: nvidia
+    kind: nominal
+"""
+TP = {"actor_rollout_ref.rollout.tensor_model_parallel_size": 4}
+
+
+def test_the_models_are_those_of_runs_and_sizes_once_each():
+    models = form_models(DATA)
+    figures = [figures_of(DATA, model) for model in models]
+    assert len(set(figures)) == len(figures)
+    wanted = {*size_models(DATA).values(), *(run.model for run in DATA.runs.values())}
+    assert {figures_of(DATA, model) for model in wanted} == set(figures)
+    assert "Qwen/Qwen2.5-7B" in models
+
+
+def test_the_answer_for_a_memory_size_holds_for_each_gpu_that_is_named():
+    groups = gpu_groups(DATA)
+    assert {group[0].memory_gb for group in groups} == {24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288}
+    for group in groups:
+        assert len({(gpu.memory_gb, gpu.vendor, gpu.fast_link, gpu.bfloat16) for gpu in group}) == 1
+        assert capacity_of(group[0]) == min(map(capacity_of, group))
+
+
+def test_windows_begin_where_it_does_not_fit_and_reach_the_fewest_that_fit():
+    found = json.loads(answers_text("Qwen/Qwen2.5-0.5B", {}, DATA))
+    windows = found["windows"]
+    assert len(windows) == len(gpu_groups(DATA)) * len(RANKS) * len(RESPONSES)
+    for first, fewest, *cells in windows:
+        verdicts = [found["kinds"][cell[0]][0] for cell in cells]
+        assert len(cells) >= min(CELLS, len(POWERS) - first)
+        assert first == 0 or verdicts[0] == "does-not-fit"
+        assert [first + at for at, verdict in enumerate(verdicts) if verdict == "fits"][:1] == [fewest]
+    for name in ("kinds", "bars", "commands"):
+        column = {"kinds": 0, "bars": 1, "commands": 2}[name]
+        assert {cell[column] for _, _, *cells in windows for cell in cells} == set(range(len(found[name])))
+
+
+def test_a_number_of_gpus_without_an_estimate_says_why():
+    found = json.loads(answers_text("Qwen/Qwen2.5-1.5B", TP, DATA))
+    first, fewest, reason, *_cells = found["windows"][0]
+    assert (first, fewest) == (1, 2)
+    assert reason.startswith(
+        "actor_rollout_ref.rollout.tensor_model_parallel_size: 4 does not divide the 2 GPUs"
+    )
+
+
+def test_pieces_add_up_to_the_rounded_total(ask):
+    for phase in ask().best.estimate.phases:
+        assert sum(pieces_of(phase)[1:]) == round(phase.total / GIB)
+
+
+def test_no_key_that_a_choice_sets_is_free():
+    chosen = {key.split(".")[-1] for key in CHOSEN}
+    assert chosen == {"max_response_length", "path", "lora_rank", "rank", "nnodes", "n_gpus_per_node"}
+
+
+@pytest.mark.parametrize("parallel", [0, 2])
+def test_only_what_decides_answers_computes_them_again(project, data, monkeypatch, parallel):
+    """Another process computes them if there are several, so a file records which."""
+    log = data.path.parent / "log"
+
+    def fake(model, settings, data):
+        with log.open("a") as stream:
+            stream.write(f"{model} {settings}\n")
+        return "{}"
+
+    def computed(text="", **run):
+        data.run("a", model="Qwen/Qwen2.5-7B", **run)
+        log.write_text("")
+        page = project.page(f".. verl-what-if::\n   :models: Qwen/Qwen2.5-0.5B, Qwen/Qwen2.5-7B\n\n{text}")
+        build = page.build(parallel=parallel, verl_resources_data=["../data"])
+        assert build.warnings == []
+        return sorted(line.split(" ")[0].rpartition("/")[2] for line in log.read_text().splitlines())
+
+    monkeypatch.setattr(form, "answers_text", fake)
+    both = ["Qwen2.5-0.5B", "Qwen2.5-7B"]
+    assert computed() == both
+    assert computed("Text.") == []
+    assert computed(added="2026-01-01") == ["Qwen2.5-7B"]
+    data.write("gpus.yaml", GPU)
+    assert computed(added="2026-01-01") == both
+    assert computed("   data.train_batch_size: 64", added="2026-01-01") == both
+    (kept, *_rest) = (project.path / "_build/doctrees").glob("verl-form-*.js")
+    kept.write_text(kept.read_text()[:-1])
+    assert len(computed("   data.train_batch_size: 64\n\nText.", added="2026-01-01")) <= 1
