@@ -1,9 +1,11 @@
-"""Answers: will it run on these GPUs, and if not, what to change. Pages, commands and programs all use these.
+"""Answers: will it run on these GPUs, and if not, what to change. Pages, commands and programs show them.
 
 - ``question``: the user's question as a request to the estimator, and what it leaves open.
-- ``evidence``: the recorded runs relevant to a question. ``trust``: the measured runs of the same kind.
-- ``layouts``: ways to distribute a run over its GPUs. ``search``: the search for the best one.
-- ``changes``: the settings that make a run fit. ``command``: verl's command line for a layout.
+- ``evidence``: the recorded runs that bear on a question, and the accuracy of an estimate.
+- ``layouts``: ways to distribute a run over its GPUs, with verdicts. ``search``: the best one.
+- ``levers``: settings that save memory. ``changes``: those that make a run fit.
 - ``answer``: the decision from all of these. ``fewest``: the fewest GPUs for a model.
-- ``grid``: the answers for the form. ``export``: answers for programs.
+- ``words``: the sentences about an answer. ``charts``: its bars. ``command``: verl's command line.
+- ``pages``, ``terminal``, ``results``: answers as nodes, as text, and for programs.
+- ``directives``, ``form``, ``grid``: the directives, the form, and the answers that it looks up.
 """

@@ -123,7 +123,7 @@ class Answer:
 
     @cached_property
     def trust(self) -> Trust:
-        """How sure the estimate is."""
+        """The accuracy of the estimate, and the smallest recorded run."""
         return trust_in(self.best, self.needs, self.data)
 
     @cached_property

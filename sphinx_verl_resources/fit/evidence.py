@@ -42,7 +42,7 @@ _FAILED = "out-of-memory-reported"
 
 @dataclass(frozen=True)
 class Needs:
-    """What decides whether a recorded run bears on a question; of a run or of a question.
+    """The traits of a run or a question that decide whether the run bears on the question.
 
     Attributes:
         figures: the figures of the architecture, as text; checkpoints with the same shape have the same text.
@@ -218,7 +218,7 @@ def takes_no_more(own: Estimate, runs: Iterable[Run], data: EstimatorContext) ->
 
 @dataclass(frozen=True)
 class Trust:
-    """How sure an estimate is.
+    """The accuracy of an estimate, and the smallest recorded run.
 
     Attributes:
         accuracy: the errors on measured runs of the same kind; None if no such run was measured.
@@ -240,7 +240,7 @@ class Trust:
 
 
 def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Trust:
-    """Return how sure a layout's estimate is; ``needs`` are the needs of the question."""
+    """Return the trust in a layout's estimate; ``needs`` are the needs of the question."""
     own, smallest = layout.estimate, smallest_run(needs, data)
     trust = Trust(data.accuracy.get(own.kind), own.errors[0])
     if needs is None or smallest is None:

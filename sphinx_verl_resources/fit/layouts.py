@@ -79,7 +79,7 @@ class Layout:
 
     @property
     def offloaded(self) -> tuple[str, ...]:
-        """What the host holds between uses, in the words of ``OFFLOADED``."""
+        """The parts that are offloaded to host memory, in the words of ``OFFLOADED``."""
         actor = self.estimate.settings.actor
         of_backend = actor.megatron if self.is_megatron else actor.fsdp
         on_cpu = actor.fsdp.offload_policy if actor.backend == "fsdp2" else actor.megatron.cpu_optimizer > 0

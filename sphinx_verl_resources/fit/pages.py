@@ -80,7 +80,7 @@ def titled_item(title: str, content: Content) -> nodes.list_item:
 
 
 def answer(found: Answer, env: BuildEnvironment) -> list[nodes.Node]:
-    """Return the verdict with its reason, and all else that is said about an answer, as a list."""
+    """Return the verdict with its reason, and the other lines about an answer as a list."""
     first, *others = lines(found)
     badge = nodes.strong("", "", mark(found.verdict, title(found.verdict)))
     text = fill(in_a_row("{verdict}", "{reason}"), verdict=[badge, stop()], reason=first.text)

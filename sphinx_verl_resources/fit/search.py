@@ -87,7 +87,7 @@ _CPU_ADAM = _set(
 
 
 class Level(NamedTuple):
-    """What a layout does to save memory.
+    """A way to save memory, by offloading and cheaper settings.
 
     Attributes:
         step: its place among the levels; two with the same step differ in the backend only.

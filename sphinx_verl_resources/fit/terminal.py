@@ -91,7 +91,7 @@ def wrapped(texts: Iterable[str], width: int, indent: str = "") -> str:
 
 
 def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, command: bool = True) -> str:
-    """Return all that is said about an answer, the phases as bars, changes, layouts, and the command.
+    """Return an answer as text: its lines, the phases as bars, changes, layouts, and the command.
 
     Args:
         answer: the answer.

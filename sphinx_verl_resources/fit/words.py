@@ -1,4 +1,4 @@
-"""All that is said about an answer, in translated sentences without markup.
+"""The sentences about an answer, translated and without markup.
 
 Pages, ``plan`` and the form say the same, because each of them shows the lines of this module.
 """
