@@ -329,7 +329,7 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
 
     Exit codes: 0 success, 1 runs with errors are missing from the table, 2 could not run.
     """
-    from .fit.pages import run_texts
+    from .fit.words import run_texts
 
     data, code = load_runs(options)
     sizes, sort = options.size or SIZES, options.sort or ()

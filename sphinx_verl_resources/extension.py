@@ -48,8 +48,8 @@ DIRECTIVES = {
 ESTIMATE = "fit.directives:VerlEstimate"
 #: What rooms add to the core: computed columns, details of a run, the kind of data, and the form.
 ROOMS = {
-    "columns": "fit.pages:run_texts",
-    "details": "fit.pages:details_of",
+    "columns": "fit.words:run_texts",
+    "details": "fit.directives:details_of",
     "data": "memory.registries:EstimatorContext",
     "form": "fit.form:settle_forms",
 }

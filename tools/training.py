@@ -114,7 +114,7 @@ def training_phases(shape: Shape, run: Training, gpus: int) -> tuple[Phase, ...]
         "optimizer-step": step,
     }
     overhead = fixed(Kind.OVERHEAD, CONTEXT, *([COMMUNICATORS] if gpus > 1 else []))
-    return tuple(Phase.of(name, resident + own, (), overhead, FRAGMENTATION) for name, own in trainer.items())
+    return tuple(Phase.of(name, resident + own, overhead, FRAGMENTATION) for name, own in trainer.items())
 
 
 def _one(kind: Kind, variables: dict[str, float], each: float | None, sharers: int = 1) -> Allocations:

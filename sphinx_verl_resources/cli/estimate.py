@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..commands import DATA, OUTPUT, PATHS, UsageError, command, given_data, load_runs, option
+from ..commands import DATA, OUTPUT, PATHS, UsageError, command, given_data, load_runs, option, report
 from ..diagnostics import NoAnswerError, counted, printable
 from ..fit import results, terminal
 from ..fit.answer import Answers, answer, answer_run, answer_settings
@@ -17,24 +17,21 @@ from ..memory.recorded import estimate_case
 from ..memory.resolve import AT_KEY
 from ..memory.settings import TRAINER_GPUS
 from ..records import Run
-from ..units import GIB
 from ..validation import validated
 from . import question as arguments
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ..diagnostics import Diagnostic, Location
     from ..fit.answer import Answer
     from ..memory.cases import Case
     from ..memory.registries import EstimatorContext
-    from ..memory.request import Verdict
     from ..strict_yaml import Document
-    from .question import Asked
+    from .question import Asked, PlaceOf
 
     Work = Callable[[Asked, argparse.Namespace], "Result"]
-    PlaceOf = Callable[[Diagnostic], Location]
 
 STRICT = option("--strict", action="store_true", help="exit with 1 unless the verdict is that the run fits")
 #: GPUs per node, verl's default.
@@ -49,20 +46,18 @@ class Result(NamedTuple):
     Attributes:
         values: the result for programs; empty if there are only problems.
         problems: the problems.
-        text: the result for people; empty for cases, which are rows of a table.
-        code: the exit code.
+        text: the result for people; None for cases, which are rows of a table.
+        code: the exit code, unless it follows from the verdict.
     """
 
     values: dict[str, Any]
-    problems: list[Diagnostic]
-    text: str = ""
+    problems: Sequence[Diagnostic]
+    text: str | None = None
     code: int = 0
 
 
 @command(
-    option(
-        "words", nargs="*", metavar="MODEL | KEY=VALUE", help="model, by name or config.json; verl's settings"
-    ),
+    option("words", nargs="*", metavar="MODEL | KEY=VALUE", help="name or config.json; verl's settings"),
     *arguments.QUESTION,
     STRICT,
 )
@@ -87,18 +82,14 @@ def plan(options: argparse.Namespace) -> tuple[str, int]:
     do not change the exit code.
     """
     data = given_data(options.data)
-    result = _answered(options, data, _planned)
-    if "error" in result.values:
-        result = result._replace(
-            values={**dict.fromkeys(results.ANSWER_FIELDS), "error": result.values["error"]}
-        )
-    return _reported(options, data, result.values, [result])
+    result = _answer(options, data, _make_plan)
+    if error := result.values.get("error"):
+        result = result._replace(values={**dict.fromkeys(results.ANSWER_FIELDS), "error": error})
+    return _report(options, data, [result], result.values)
 
 
 @command(
-    option(
-        "words", nargs="*", metavar="MODEL | KEY=VALUE | FILE.yaml", help="as for plan; or cases and runs"
-    ),
+    option("words", nargs="*", metavar="MODEL | KEY=VALUE | FILE.yaml", help="as for plan; cases or runs"),
     option("--script", "--settings", metavar="FILE", help="launch script, YAML or overrides; only read"),
     arguments.ENV,
     *arguments.QUESTION,
@@ -125,99 +116,90 @@ def estimate(options: argparse.Namespace) -> tuple[str, int]:
     """
     data = given_data(options.data)
     arguments.refuse_lone_variables(options)
-    files = [word for word in options.words if _is_file(word)]
     if not any((options.words, options.script, options.config, options.gpus, options.gpu)):
         raise UsageError("give a model, a launch script with --script, a file of cases or a run file")
-    found = list(_recorded(options, files, data)) if files else [_answered(options, data, _estimated)]
-    return _reported(options, data, [item.values for item in found if item.values], found)
+    files = [word for word in options.words if _is_file(word)]
+    items = [*_answer_files(options, files, data)] if files else [_answer(options, data, _check_settings)]
+    return _report(options, data, items, [item.values for item in items if item.values])
 
 
 def _is_file(word: str) -> bool:
     """Return whether a word is a file of cases or of a run rather than a model or a setting."""
-    if arguments.is_setting(word) or word.endswith(".json"):
-        return False
-    return word.endswith((".yaml", ".yml")) or Path(word).is_file()
+    is_other = arguments.is_setting(word) or word.endswith(".json")
+    return not is_other and (word.endswith((".yaml", ".yml")) or Path(word).is_file())
 
 
-def _reported(
-    options: argparse.Namespace, data: EstimatorContext, values: Any, found: list[Result]
+def _report(
+    options: argparse.Namespace, data: EstimatorContext, items: Sequence[Result], values: Any
 ) -> tuple[str, int]:
     """Print the problems; return the results as text or JSON, and the exit code."""
-    problems = [*arguments.registry_problems(data), *(problem for item in found for problem in item.problems)]
-    bad = arguments.report_first(problems, everything=options.verbose)
-    code = max((item.code for item in found), default=0) or int(bad)
-    if bad and not values:
+    problems = [*arguments.registry_problems(data), *(each for item in items for each in item.problems)]
+    has_errors = (report if options.verbose else arguments.report_first)(problems)
+    verdicts = {item.values.get("verdict", "fits") for item in items}
+    fails = "does-not-fit" in verdicts or (options.strict and verdicts != {"fits"})
+    code = max(int(has_errors or fails), *(item.code for item in items))
+    if has_errors and not values:
         code = 2
     if options.format == "json":
         return json.dumps(values, indent=2), code
-    shown = [item for item in found if item.values]
-    if len(shown) == 1 and (shown[0].text or shown[0].code == 2):
+    shown = [item for item in items if item.values]
+    if len(shown) == 1 and shown[0].text is not None:
         return shown[0].text, code
-    return terminal.estimates_text(
-        [item.values for item in shown], arguments.screen_width()
-    ) if shown else "", code
+    return terminal.estimates_text(values, arguments.screen_width()) if shown else "", code
 
 
-def _exit_code(verdict: Verdict, options: argparse.Namespace) -> int:
-    """Return the exit code of a verdict: 0 fits, 1 does not fit; “may fit” gives 0, or 1 if strict."""
-    return int(verdict != "fits" and (options.strict or verdict == "does-not-fit"))
+def _with_places(result: Result, place_of: PlaceOf, before: Iterable[Diagnostic] = ()) -> Result:
+    """Return a result with its problems at the places of their settings, after other ones."""
+    problems = (replace(each, place=replace(place_of(each), key=each.place.key)) for each in result.problems)
+    return result._replace(problems=[*before, *problems])
 
 
-def _placed(problems: Iterable[Diagnostic], place_of: PlaceOf) -> list[Diagnostic]:
-    """Return the estimator's problems with the places of their settings in a file."""
-    return [replace(problem, place=replace(place_of(problem), key=problem.place.key)) for problem in problems]
+def _result(answer: Answer, values: dict[str, Any], options: argparse.Namespace, *, command: bool) -> Result:
+    """Return an answer with its text, which may contain the command."""
+    width = arguments.screen_width()
+    text = terminal.answer_text(answer, width, verbose=options.verbose, command=command)
+    return Result(values, answer.best.estimate.warnings, text)
 
 
 # -- questions
 
 
-def _answered(options: argparse.Namespace, data: EstimatorContext, work: Work) -> Result:
+def _answer(options: argparse.Namespace, data: EstimatorContext, work: Work) -> Result:
     """Read the question and answer it by ``work``; without an answer, the result has the errors."""
-    source, asked = getattr(options, "script", None), None
+    file, source = getattr(options, "script", None), None
     try:
-        asked = arguments.read_question(options, data, source)
-        result = work(asked, options)
+        source = arguments.read_question(options, data, file)
+        result = work(source, options)
     except NoAnswerError as error:
-        problems = _placed(error.diagnostics, asked.place) if asked else list(error.diagnostics)
         words = (word for word in options.words if not arguments.is_setting(word))
-        name = (asked.question.model if asked else next(words, "")) or source or "run"
-        result = Result(results.failed(name, arguments.errors_text(problems)), problems, code=2)
-    return result._replace(problems=[*(asked.problems if asked else ()), *result.problems])
+        name = (source.question.model if source else next(words, "")) or file or "run"
+        reasons = error.diagnostics
+        result = Result(results.failed(name, arguments.errors_text(reasons)), reasons, text="", code=2)
+    return _with_places(result, source.place_of, source.problems) if source else result
 
 
-def _estimated(asked: Asked, options: argparse.Namespace) -> Result:
+def _check_settings(source: Asked, options: argparse.Namespace) -> Result:
     """Answer whether the settings fit as they are."""
-    question, data = asked.question, asked.data
+    question = source.question
     if not question.model:
         remedy = "give it before the settings, such as qwen2.5-7b or the path of its config.json"
         raise NoAnswerError.because("no model given", remedy, code="missing_key")
-    found = answer_settings(asked.request, data, version_assumed=question.version is None)
-    if question.host_gib:
-        layout = replace(found.best, given_host_limit=question.host_gib * GIB)
-        found = replace(found, layouts=(layout,))
-    return _shown(found, results.settings_result(question.model, found), asked.place, options)
+    is_open = question.version is None
+    own = answer_settings(source.request, source.data, version_assumed=is_open, host_gib=question.host_gib)
+    return _result(own, results.settings_result(question.model, own), options, command=not options.script)
 
 
-def _shown(found: Answer, values: dict[str, Any], place_of: PlaceOf, options: argparse.Namespace) -> Result:
-    """Return an answer with its text; a script or a run file needs no command."""
-    problems = _placed(found.best.estimate.warnings, place_of)
-    is_file = getattr(options, "script", None) or any(map(_is_file, options.words))
-    text = terminal.answer_text(found, arguments.screen_width(), verbose=options.verbose, command=not is_file)
-    return Result(values, problems, text, _exit_code(found.verdict, options))
-
-
-def _planned(asked: Asked, options: argparse.Namespace) -> Result:
+def _make_plan(source: Asked, options: argparse.Namespace) -> Result:
     """Answer with the settings that fit, with the fewest GPUs, or with the models that fit."""
-    question, data, width, note = asked.question, asked.data, arguments.screen_width(), ""
+    question, data, width, note = source.question, source.data, arguments.screen_width(), ""
     if question.model and question.gpu:
-        nodes, each = (question.overrides.get(key) for key in TRAINER_GPUS)
-        if question.gpus is None and nodes is each is None:
+        if question.gpus is None and question.overrides.keys().isdisjoint(TRAINER_GPUS):
             fewest = fewest_of(Answers(question, data), question.gpu)
-            question = replace(question, gpus=fewest.gpus if fewest else _NODE)
+            question = replace(question, gpus=fewest.request.gpus if fewest else _NODE)
             note = f"{counted(question.gpus or 0, 'GPU')}{', the fewest that fit' if fewest else ''}"
-        found = answer(question, data)
-        found = replace(found, assumed=(note, *found.assumed)) if note else found
-        return _shown(found, results.answer_result(found), asked.place, options)
+        own = answer(question, data)
+        own = replace(own, assumed=(note, *own.assumed)) if note else own
+        return _result(own, results.answer_result(own), options, command=True)
     if question.model and question.gpus:
         message = f"{counted(question.gpus, 'GPU')} given, but not their type"
         remedy = f"write --gpus {question.gpus}xH100 for example, or leave the number out"
@@ -229,73 +211,69 @@ def _planned(asked: Asked, options: argparse.Namespace) -> Result:
     assumed = assumptions(question, data)
     if question.model:
         sizes = fewest_by_memory(replace(question, gpus=None), data)
-        plain = [results.fewest_result(item) for item in sizes]
-        values: dict[str, Any] = {"model": question.model, "fewest": plain, "assumed": list(assumed)}
+        values: dict[str, Any] = {"model": question.model, "fewest": [item.result for item in sizes]}
         text = terminal.fewest_text(question, sizes, assumed, width)
-        return Result(values, [], text, int(not any(item.found for item in sizes)))
-    models = fitting_models(question, data)
-    gpus = {"count": question.gpus, "type": question.gpu}
-    values = {"gpus": gpus, "fits": [*map(results.answer_result, models)], "assumed": list(assumed)}
-    return Result(values, [], terminal.fitting_text(question, models, assumed, width), int(not models))
+        fits = any(item.count for item in sizes)
+    else:
+        models = fitting_models(question, data)
+        gpus = {"count": question.gpus, "type": question.gpu}
+        values = {"gpus": gpus, "fits": [*map(results.answer_result, models)]}
+        text = terminal.fitting_text(question, models, assumed, width)
+        fits = bool(models)
+    return Result({**values, "assumed": [*assumed]}, [], text, int(not fits))
 
 
 # -- files of cases and runs
 
 
-def _recorded(options: argparse.Namespace, files: list[str], data: EstimatorContext) -> Iterator[Result]:
+def _answer_files(options: argparse.Namespace, files: list[str], data: EstimatorContext) -> Iterator[Result]:
     """Yield the results in the order of the files."""
     from ..memory.cases import load_cases  # pydantic needs time for the models of cases
 
     others = [word for word in options.words if word not in files]
-    names = ("gpus", "gpu", "task", "script", "env")
-    if others := [*others, *(f"--{name}" for name in names if getattr(options, name))]:
+    others += [f"--{name}" for name in ("gpus", "gpu", "task", "script", "env") if getattr(options, name)]
+    if others:
         message = f"{printable(files[0])} contains its own models, GPUs and settings"
         raise UsageError(f"{message}; leave out {printable(others[0])}, or the file")
     # Read each file separately: a case is answered in every file that contains it.
     for file in map(arguments.read_file, files):
         document = file.document
+        entries: Sequence[tuple[str, Document, Run | Case | None, str]]
+        problems: Sequence[Diagnostic]
         if isinstance(document.data, dict) and document.data.keys() & {"size", "tag", "train", "infer"}:
             run, problems = validated(document, Run)
-            if run:
-                yield Result({}, problems)
-                yield _result(run, document, data, options)
-            else:
-                yield Result(results.failed(file.path.stem, arguments.errors_text(problems)), problems)
-            continue
-        cases = load_cases([file])
-        yield Result({}, list(cases.problems))
-        for entry in cases.entries:
-            if entry.case:
-                yield _result(entry.case, entry.document, data, options)
-            else:
-                yield Result(results.failed(entry.id, entry.error), [])
+            entries = [(file.path.stem, document, run, arguments.errors_text(problems))]
+        else:
+            entries, problems = load_cases([file])
+        yield Result({}, problems)
+        for name, part, record, error in entries:
+            yield _judge(record, part, data, options) if record else Result(results.failed(name, error), [])
 
 
-def _result(
+def _judge(
     record: Run | Case, document: Document, data: EstimatorContext, options: argparse.Namespace
 ) -> Result:
     """Answer about a run, or estimate a case."""
-    section, settings = (
-        ("settings", record.settings) if isinstance(record, Run) else ("config", record.config or {})
-    )
+    section = "settings" if isinstance(record, Run) else "config"
 
     def place_of(problem: Diagnostic) -> Location:
         """Return the place of a setting: its value, or its key if the problem is about the key."""
         key = problem.place.key
-        written = next((name for name in settings if name.lstrip("+") == key), key)
+        written = next((name for name in document.data.get(section) or () if name.lstrip("+") == key), key)
         find = document.key_place if problem.code in AT_KEY else document.place
         return find(_PLACES.get(key, (section, written)))
 
     try:
         if isinstance(record, Run):
-            found = answer_run(record, data)
-            return _shown(found, results.settings_result(record.id, found), place_of, options)
-        estimate = estimate_case(record, data)
+            own = answer_run(record, data)
+            result = _result(own, results.settings_result(record.id, own), options, command=False)
+        else:
+            estimate = estimate_case(record, data)
+            result = Result(results.case_result(record, estimate), estimate.warnings)
     except NoAnswerError as error:
-        problems = _placed(error.diagnostics, place_of)
-        return Result(results.failed(record.id, arguments.errors_text(problems)), problems)
-    values = results.case_result(record, estimate)
-    return Result(values, _placed(estimate.warnings, place_of), code=_exit_code(values["verdict"], options))
+        reasons = error.diagnostics
+        result = Result(results.failed(record.id, arguments.errors_text(reasons)), reasons)
+    return _with_places(result, place_of)
 
 
 @command(
@@ -318,8 +296,6 @@ def export(options: argparse.Namespace) -> tuple[str, int]:
     Exit codes: 0 success, 1 runs with errors are missing from the export, 2 could not run.
     """
     data, code = load_runs(options)
-    form = options.format or Path(options.result_file or "").suffix
-    _contents, text = results.export_files(data)[
-        results.CSV if form.lower() in {"csv", ".csv"} else results.JSON
-    ]
+    form = options.format or Path(options.result_file or "").suffix.lower().lstrip(".")
+    _contents, text = results.export_files(data)[results.CSV if form == "csv" else results.JSON]
     return text.rstrip("\n"), code

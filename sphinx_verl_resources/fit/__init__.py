@@ -7,5 +7,5 @@
 - ``answer``: the decision from all of these. ``fewest``: the fewest GPUs for a model.
 - ``words``: the sentences about an answer. ``charts``: its bars. ``command``: verl's command line.
 - ``pages``, ``terminal``, ``results``: answers as nodes, as text, and for programs.
-- ``directives``, ``form``, ``grid``: the directives, the form, and the answers that it looks up.
+- ``directives``, ``form``: the directives, the form, and the answers that its script looks up.
 """

@@ -14,7 +14,7 @@ from ..memory.roles import LIMITS
 from ..memory.settings import TRAINER_GPUS
 from ..units import GIB
 from .changes import changes_for
-from .evidence import contested_by, is_proof, needs_of, runs_for, smallest_run, takes_no_more, trust_in
+from .evidence import contested_by, is_proof, needs_of, runs_for, takes_no_more, trust_in
 from .layouts import VERDICT_OF, Layout, largest_token_budget, longest_response
 from .question import assumptions, assumptions_in, request_of
 from .search import Searches
@@ -42,7 +42,7 @@ class Answer:
     Attributes:
         request: the question as a request, before any setting was chosen.
         data: the records.
-        layouts: the layouts that were tried, the best first.
+        best: the best layout; all figures are for this one.
         assumed: what the answer assumes about what the question leaves open.
         needs: what decides which recorded runs bear on the question; None if unknown.
         own: the recorded run in question, if there is one.
@@ -53,18 +53,13 @@ class Answer:
 
     request: Request
     data: EstimatorContext
-    layouts: tuple[Layout, ...]
+    best: Layout
     assumed: tuple[str, ...]
     needs: Needs | None
     own: Run | None = None
     is_open: bool = False
     version_assumed: bool = False
     is_plan: bool = False
-
-    @property
-    def best(self) -> Layout:
-        """The best layout; all figures are for this one."""
-        return self.layouts[0]
 
     @cached_property
     def evidence(self) -> tuple[Run, ...]:
@@ -102,17 +97,13 @@ class Answer:
         return VERDICT_OF[self.reason]
 
     @property
-    def gpus(self) -> int:
-        """The number of GPUs that the best layout uses, which may be smaller than in the question."""
-        return self.best.estimate.settings.gpus
-
-    @property
     def all_gpus(self) -> int | None:
         """The number of GPUs in question, over all pools; None if unknown."""
         settings, request = self.best.estimate.settings, self.request
         if request.gpus is None and not request.unread.isdisjoint(TRAINER_GPUS):
             return None
-        return settings.gpus + settings.other_gpus if settings.other_gpus else request.gpus or settings.gpus
+        own = request.gpus or settings.gpus
+        return settings.gpus + settings.other_gpus if settings.other_gpus else own
 
     @property
     def task(self) -> str:
@@ -129,17 +120,16 @@ class Answer:
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """The changes that make the run fit, in the order in which to try them; empty if it fits."""
-        return changes_for(self.best, self.data, self.request if self.is_plan else None)
+        return changes_for(self.best, self.request if self.is_plan else None)
 
     @cached_property
     def other_release(self) -> Layout | None:
-        """The best layout with FSDP and another release of verl, if the verdict differs there.
+        """The best layout with FSDP and another release of verl, if it does not fit and the verdict differs.
 
         None if the question names the release, or a factor of two would not change the verdict.
         """
-        own, capacity = self.best.estimate, self.best.estimate.capacity or 0.0
-        is_near = capacity / 2 < own.high and own.low < 2 * capacity
-        if self.best.is_megatron or not (self.version_assumed and is_near):
+        own = self.best.estimate
+        if own.fits or self.best.is_megatron or not self.version_assumed or own.low > 2 * (own.capacity or 0):
             return None
         other = attempt(replace(self.best.request, version=OTHER_RELEASE), self.data)
         if isinstance(other, NoAnswerError):
@@ -150,12 +140,12 @@ class Answer:
     @cached_property
     def largest_token_budget(self) -> int | None:
         """The largest micro-batch that fits, in tokens per GPU; None if not even one sequence fits."""
-        return largest_token_budget(self.best, self.data)
+        return largest_token_budget(self.best)
 
     @cached_property
     def longest_response(self) -> int | None:
         """The longest response that fits, in tokens; None if not even a short one fits."""
-        return longest_response(self.best, self.data)
+        return longest_response(self.best)
 
 
 class Answers:
@@ -176,14 +166,12 @@ class Answers:
         Raises:
             NoAnswerError: nothing can be estimated.
         """
-        needs, request = self._needs_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
+        needs, request = self.needs_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
         proof = (run for run in runs_for(needs, self._data) if is_proof(run, self._data))
-        backends = ("megatron" if run.train == "megatron" else "fsdp" for run in proof)
-        layouts = self._searches.on(gpus, gpu, next(backends, None))
         return Answer(
             request,
             self._data,
-            layouts,
+            self._searches.on(gpus, gpu, next(proof, None)),
             self._assumed,
             needs,
             is_open=self._question.overrides.keys() <= set(LIMITS),
@@ -191,21 +179,20 @@ class Answers:
             is_plan=True,
         )
 
-    def fits_without_offloading(self, gpus: int | None, gpu: str | None) -> bool:
+    def attempt(self, gpus: int | None, gpu: str | None) -> Answer | NoAnswerError:
+        """Answer for a number of GPUs, or return the error."""
+        try:
+            return self.on(gpus, gpu)
+        except NoAnswerError as error:
+            return error
+
+    def fits_without_offloading(self, gpus: int, gpu: str | None) -> bool:
         """Return whether a layout fits that offloads nothing."""
-        best = self._searches.on(gpus, gpu)[0]
+        best = self._searches.on(gpus, gpu)
         return best.fits and not best.offloaded
 
-    def evidence(self, gpus: int | None, gpu: str | None) -> tuple[Run, ...]:
-        """Return the recorded runs that bear on the question, see ``Answer.evidence``."""
-        return runs_for(self._needs_on(gpus, gpu), self._data)
-
-    def smallest(self, gpu: str | None) -> Run | None:
-        """Return the recorded run of ``Trust.smallest``, which may not bear on the question."""
-        pair = smallest_run(self._needs_on(None, gpu), self._data)
-        return pair[1] if pair else None
-
-    def _needs_on(self, gpus: int | None, gpu: str | None) -> Needs | None:
+    def needs_on(self, gpus: int | None, gpu: str | None) -> Needs | None:
+        """Return what decides which recorded runs bear on the question."""
         return self._needs and self._needs.on(gpus, self._data.gpus.get(gpu or ""))
 
 
@@ -223,15 +210,17 @@ def answer(question: Question, data: EstimatorContext) -> Answer:
     return Answers(question, data).on(question.gpus, question.gpu)
 
 
-def answer_settings(request: Request, data: EstimatorContext, *, version_assumed: bool = False) -> Answer:
+def answer_settings(
+    request: Request, data: EstimatorContext, *, version_assumed: bool = False, host_gib: float | None = None
+) -> Answer:
     """Answer whether a run fits with exactly these settings; unset keys have verl's defaults.
 
     Raises:
         NoAnswerError: the settings cannot be estimated.
     """
-    layouts = (Layout(request, estimate(request, data)),)
+    layout = Layout(request, estimate(request, data), host_gib and host_gib * GIB)
     needs, noted = needs_of(request, data), assumptions_in(request, data)
-    return Answer(request, data, layouts, noted, needs, version_assumed=version_assumed)
+    return Answer(request, data, layout, noted, needs, version_assumed=version_assumed)
 
 
 def answer_run(run: Run, data: EstimatorContext) -> Answer:
@@ -241,5 +230,4 @@ def answer_run(run: Run, data: EstimatorContext) -> Answer:
         NoAnswerError: its settings cannot be estimated.
     """
     request = request_of_run(run, data)
-    layouts = (Layout(request, estimate_run(run, data)),)
-    return Answer(request, data, layouts, (), needs_of(request, data), run)
+    return Answer(request, data, Layout(request, estimate_run(run, data)), (), needs_of(request, data), run)

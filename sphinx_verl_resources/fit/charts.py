@@ -11,11 +11,11 @@ from ..units import GIB, Category, gib
 from .words import COUNTERS, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..memory.estimate import Estimate
-    from ..memory.phases import Phase
     from ..records import Measured
+
+#: The signs for pieces without a letter, in a terminal.
+_SIGNS = {"range": "-", "limit": "|"}
 
 
 def phase_chart(estimate: Estimate, title: str, measured: Measured | None = None) -> Drawing:
@@ -26,36 +26,29 @@ def phase_chart(estimate: Estimate, title: str, measured: Measured | None = None
         title: the name of the chart.
         measured: the figure that the run reported, if any.
     """
-    capacity = estimate.capacity or 0.0
-    limit, bars = [Piece(capacity, capacity, "limit")] if capacity else [], []
+    capacity, bars = estimate.capacity or 0.0, []
+    limit = [Piece(capacity, capacity, "limit")] if capacity else []
     for phase in estimate.phases:
-        is_peak, label = phase.name == estimate.peak_phase.name, _(phase.label)
-        label = _("{phase} (peak)").format(phase=label) if is_peak else label
-        ends = [Piece(estimate.low, estimate.high, "range")] if is_peak else []
-        bars.append(Bar(label, f"{whole(phase.total)} GiB", [*_pieces(phase), *ends, *limit], is_peak))
+        label, pieces, end, is_peak = _(phase.label), list[Piece](), 0.0, phase is estimate.peak_phase
+        for category, size in phase.sizes.items():
+            if size:
+                pieces.append(Piece(end, end := end + size, category.colour, category.letter))
+        if is_peak:
+            label = _("{phase} (peak)").format(phase=label)
+            pieces.append(Piece(estimate.low, estimate.high, "range"))
+        bars.append(Bar(label, f"{whole(phase.total)} GiB", [*pieces, *limit], is_peak))
     if measured and measured.gib:
-        size, label = (
-            measured.gib * GIB,
-            _("Measured: {counter}").format(counter=_(COUNTERS[measured.counter])),
-        )
+        size, label = measured.gib * GIB, _("Measured: {counter}")
+        label = label.format(counter=_(COUNTERS[measured.counter]))
         bars.append(Bar(label, gib(size), [Piece(0, size, "outline"), *limit]))
     used = [each for each in Category if any(phase.sizes[each] for phase in estimate.phases)]
-    keys = [Bar(_(each.heading), "", [Piece(0, 1, each.colour, each.letter)]) for each in used]
+    signs = [(_(each.heading), Piece(0, 1, each.colour, each.letter)) for each in used]
     span = _("Range of the peak: {low} to {high} GiB")
-    span = span.format(low=whole(estimate.low), high=whole(estimate.high))
-    keys.append(Bar(span, "", [Piece(0, 1, "range")]))
+    signs.append((span.format(low=whole(estimate.low), high=whole(estimate.high)), Piece(0, 1, "range")))
     if capacity:
-        keys.append(
-            Bar(_("GPU capacity: {size} GiB").format(size=whole(capacity)), "", [Piece(0.4, 1, "limit")])
-        )
-    return Drawing(title, bars, keys)
-
-
-def _pieces(phase: Phase) -> Iterator[Piece]:
-    end = 0.0
-    for category, size in phase.sizes.items():
-        if size:
-            yield Piece(end, end := end + size, category.colour, category.letter)
+        text = _("GPU capacity: {size} GiB").format(size=whole(capacity))
+        signs.append((text, Piece(0.4, 1, "limit")))
+    return Drawing(title, bars, [Bar(text, "", [piece]) for text, piece in signs])
 
 
 def phase_bars_text(estimate: Estimate, width: int) -> str:
@@ -74,11 +67,8 @@ def phase_bars_text(estimate: Estimate, width: int) -> str:
             place = round(piece.end / most * room)
             if piece.paint == "limit":
                 text = f"{text[:place]:<{place}}|{text[place + 1 :]}"
-            text = text.ljust(place, _sign(piece))
+            text = text.ljust(place, _SIGNS.get(piece.paint, piece.letter))
         lines.append(f"{label:<{labels}} {text:<{room + 1}}{value:>11}")
-    keys = ", ".join(f"{_sign(key.pieces[0])}\xa0{key.label}" for key in drawing.legend)
-    return "\n".join([*lines, textwrap.fill(keys, width).replace("\xa0", " ")])
-
-
-def _sign(piece: Piece) -> str:
-    return {"range": "-", "limit": "|"}.get(piece.paint, piece.letter)
+    keys = [(key.label, key.pieces[0]) for key in drawing.legend]
+    legend = ", ".join(f"{_SIGNS.get(piece.paint, piece.letter)}\xa0{label}" for label, piece in keys)
+    return "\n".join([*lines, textwrap.fill(legend, width).replace("\xa0", " ")])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from ..memory.settings import TRAINER_GPUS
 from ..texts import LAUNCHER, overrides
+from .levers import passes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,16 +19,15 @@ if TYPE_CHECKING:
 
 #: The separator between the settings of a command.
 SEPARATOR = " \\\n    "
-#: The first version in which ``model_engine=megatron`` selects Megatron; older ones use another config file.
-_MODEL_ENGINE: Version = (0, 8, 0)
+#: The first version in which ``model_engine=megatron`` selects Megatron, where older ones use another config
+#: file, and in which the trainers with separate rollout engines are part of verl, where they were recipes.
+_TODAY: Version = (0, 8, 0)
 _BEFORE = "--config-name=ppo_megatron_trainer.yaml"
-#: The trainers whose rollout engines have separate GPUs, by a section that only their settings have. They
-#: were recipes before they became part of verl.
+#: The trainers whose rollout engines have separate GPUs, by a section that only their settings have.
 _TRAINERS = {
     "async_training": ("fully_async_policy.fully_async_main", "fully_async_ppo_megatron_trainer.yaml"),
     "rollout": ("one_step_off_policy.main_ppo", "one_step_off_ppo_megatron_trainer.yaml"),
 }
-_IN_VERL: Version = (0, 8, 0)
 #: The data files of verl's GRPO and PPO scripts for text models (examples/grpo_trainer/run_qwen3_8b_fsdp.sh
 #: and examples/ppo_trainer/run_qwen3_8b_fsdp.sh at 1dda039b9).
 _GSM8K = {
@@ -40,7 +40,7 @@ _TODO = "# Replace TODO with the paths of your data files."
 _FP8 = "# The published checkpoint is FP8: convert it to bfloat16 and remove quantization_config first."
 _ORDER = ("algorithm.", "data.", f"{MODEL}.", f"{ACTOR}.", f"{REFERENCE}.", f"{ROLLOUT}.", "critic.", "")
 #: Settings that select the backend, besides the configuration.
-_STRATEGIES = {"model_engine", f"{ACTOR}.strategy", f"{REFERENCE}.strategy", "critic.strategy"}
+_STRATEGIES = ("model_engine", f"{ACTOR}.strategy", f"{REFERENCE}.strategy", "critic.strategy")
 #: Sections with the same keys as another section.
 _TWINS = (
     ("critic.fsdp.", f"{ACTOR}.fsdp_config."),
@@ -94,9 +94,8 @@ def command_settings(layout: Layout) -> dict[str, Any]:
         **dict(_micro_batches(layout)),
         **request.config,
     }
-    left_out = _STRATEGIES if layout.is_megatron else set()
-    kept = (key for key in settings if key not in left_out and (used.critic or not key.startswith("critic.")))
-    return {key: settings[key] for key in sorted(kept, key=_rank)}
+    left_out = (*_STRATEGIES * layout.is_megatron, *(() if used.critic else ("critic.",)))
+    return {key: settings[key] for key in sorted(settings, key=_rank) if not key.startswith(left_out)}
 
 
 def _rank(key: str) -> int:
@@ -109,15 +108,11 @@ def _micro_batches(layout: Layout) -> Iterator[tuple[str, int]]:
     verl/utils/config.py:141, verl/workers/config/actor.py:208 and critic.py:108 at 1dda039b9.
     """
     used, config = layout.estimate.settings, layout.request.config
-    sizes = {
-        f"{ACTOR}.ppo_micro_batch_size": used.actor.micro_batch,
-        f"{ROLLOUT}.log_prob_micro_batch_size": used.old_micro_batch,
-    }
-    if used.reference:
-        sizes[f"{REFERENCE}.log_prob_micro_batch_size"] = used.reference_micro_batch
-    if used.critic and not config.get("critic.use_dynamic_bsz"):
-        sizes["critic.ppo_micro_batch_size"] = used.critic.micro_batch
-    for key, micro in () if used.actor.micro_batch.dynamic else sizes.items():
+    passes = {} if used.actor.micro_batch.dynamic else passes_of(used)
+    if config.get("critic.use_dynamic_bsz"):
+        passes.pop("critic.ppo_", None)
+    for start, micro in passes.items():
+        key = f"{start}micro_batch_size"
         if config.get(key) is None and config.get(f"{key}_per_gpu") is None:
             yield f"{key}_per_gpu", micro.sequences or 1
 
@@ -133,12 +128,12 @@ def launcher(version: Version, settings: Mapping[str, Any], *, is_megatron: bool
     sections = {key.partition(".")[0] for key in settings}
     for section, (module, of_megatron) in _TRAINERS.items():
         if section in sections:
-            package = "verl.experimental" if version >= _IN_VERL else "recipe"
+            package = "verl.experimental" if version >= _TODAY else "recipe"
             command = f"python3 -m {package}.{module}"
             return [f"{command} --config-path=config --config-name={of_megatron}" if is_megatron else command]
     if not is_megatron:
         return [LAUNCHER]
-    return [f"{LAUNCHER} {_BEFORE}"] if version < _MODEL_ENGINE else [LAUNCHER, "model_engine=megatron"]
+    return [f"{LAUNCHER} {_BEFORE}"] if version < _TODAY else [LAUNCHER, "model_engine=megatron"]
 
 
 def as_arguments(settings: Mapping[str, Any], version: Version, data: EstimatorContext) -> tuple[str, ...]:

@@ -1,44 +1,192 @@
-"""The directives ``verl-memory`` for estimates, ``verl-fewest``, ``verl-accuracy`` and ``verl-downloads``."""
+"""The directives of estimates, the fewest GPUs, cases and downloads, and the details of a run."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import json
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docutils import nodes
 
-from .. import domain
+from .. import nodes as blocks
+from ..charts import formula, formula_list
 from ..diagnostics import Location, NoAnswerError
 from ..directive import ABOUT_TABLE, Option, VerlDirective, choices
+from ..domain import FILE, RUN, digest, link_later
 from ..i18n import N_, _, plural
-from ..memory.recorded import credible, recorded_run, scores_of
-from ..memory.registries import CASE_GROUPS, gpu_name, known_model
-from ..memory.request import DEFAULT_TASK, Request, dotted_leaves, parse_gpus
+from ..memory.engine import vllm_pool_in_torch_peak
+from ..memory.recorded import Score, credible, has_own_rollout_gpus, recorded_run, scores_of, version_of_run
+from ..memory.registries import CASE_GROUPS, EstimatorContext, gpu_name, known_model
+from ..memory.request import DEFAULT_TASK, MODEL, Request, dotted_leaves, parse_gpus
 from ..memory.roles import LIMITS
 from ..memory.versions import CURRENT, version_of, version_text
-from ..nodes import Cell, details, listed, table_group, titled
-from ..selection import each_once, sizes, whole_number, words
+from ..records import Run, row_id
+from ..selection import FIELDS, each_once, sizes, whole_number, words
 from ..strict_yaml import read_yaml
-from ..texts import run_title
-from ..units import crossed
-from . import pages
-from .answer import answer_run, answer_settings
+from ..texts import WORD_TEXTS, field_pieces, row_classes, run_title
+from ..units import GIB, Breakdown, Category, crossed, gib, gib_number, share, signed
+from . import words as texts
+from .answer import Answer, answer_run, answer_settings
 from .charts import phase_chart
-from .fewest import fewest_tables, size_models
+from .command import SEPARATOR, as_arguments, launcher
+from .evidence import figures_of
+from .fewest import Fewest, Table, fewest_by_memory, fewest_tables, size_models
 from .layouts import HOST_SHARE
-from .question import USUAL_RANK, task_of
+from .question import USUAL_RANK, Question
 from .results import export_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ..diagnostics import Diagnostic
-    from ..records import Measured
-    from .answer import Answer
-    from .fewest import Fewest, FewestTable
+    from sphinx.environment import BuildEnvironment
+
+    from ..memory.estimate import Estimate
+
+
+def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
+    """Return a link to the row of a run; if no page shows the run, it becomes the text and the id."""
+    return link_later(env, RUN, run, text, nodes.Text(f"{text} ({run})"))
+
+
+def item(content: Iterable[nodes.Node], *below: nodes.Node) -> nodes.list_item:
+    """Make a list item of a paragraph and further nodes."""
+    return nodes.list_item("", nodes.paragraph("", "", *content), *below)
+
+
+def titled_item(title: str, content: blocks.Content) -> nodes.list_item:
+    """Make a list item that begins with a bold title."""
+    return item(blocks.titled(nodes.strong("", title), content))
+
+
+# -- an answer
+
+
+def answer_nodes(answer: Answer, env: BuildEnvironment) -> list[nodes.Node]:
+    """Return the verdict with its reason, and the other lines about an answer as a list."""
+    first, *others = texts.lines(answer)
+    classes = ["verl-verdict", f"verl-verdict-{answer.verdict}"]  # the style sheet adds a sign
+    badge = nodes.strong("", "", nodes.inline("", texts.title(answer.verdict), classes=classes))
+    stop = nodes.inline("", _("."), classes=["verl-unseen"])
+    reason = blocks.fill(texts.in_a_row("{verdict}", "{reason}"), verdict=[badge, stop], reason=first.text)
+    items, changes, seen = nodes.bullet_list(classes=["verl-answer"]), nodes.bullet_list(), set[str]()
+    for change in answer.changes[: texts.MOST]:
+        settings = nodes.literal("", " ".join(change.arguments))
+        changes += item(blocks.fill(texts.change_text(change, "{settings}", seen), settings=settings))
+        seen.update(change.caveats)
+    if changes.children:
+        items += item(blocks.fill(_("{title}:"), title=nodes.strong("", texts.heading(answer))), changes)
+    for line in others:
+        links = blocks.between_commas(row_link(env, run.id, texts.run_name(run)) for run in line.runs)
+        items += titled_item(line.title, blocks.fill(line.text, runs=links) if links else line.text)
+    if shown := credible(answer.best.estimate):
+        text = _("{key}: {size} GiB (range {low} to {high}), which does not decide whether a run fits.")
+        if vllm_pool_in_torch_peak(shown.settings):
+            text = texts.in_a_row(text, _("It includes the memory of the sleeping rollout engine."))
+        size, low, high = map(texts.whole, (shown.torch_peak, *shown.torch_peak_range))
+        key = nodes.literal("", "perf/max_memory_allocated_gb")
+        metric = blocks.fill(text, key=key, size=size, low=low, high=high)
+        items += titled_item(_("Value of verl's metric"), metric)
+    return [nodes.paragraph("", "", *reason, classes=["verl-answer"]), *([items] if items.children else [])]
+
+
+def phase_rows(estimate: Estimate) -> nodes.tgroup:
+    """Make one row for each phase, in order; the peak phase is bold."""
+    shown = [each for each in Category if any(phase.sizes[each] for phase in estimate.phases)]
+    quantities, rows = [_("Total"), *(_(each.heading) for each in shown)], []
+    for phase in estimate.phases:
+        is_peak, sizes = phase is estimate.peak_phase, [phase.total, *(phase.sizes[each] for each in shown)]
+        text = _("{phase} (peak phase)") if is_peak else "{phase}"
+        numbers = [blocks.Cell.number(gib_number(size) if size else "0") for size in sizes]
+        cells = [blocks.Cell.of(text.format(phase=_(phase.label))), *numbers]
+        rows.append(blocks.bold(cells) if is_peak else cells)
+    headings = (_("{quantity} (GiB)").format(quantity=quantity) for quantity in quantities)
+    return blocks.table_group([_("Phase"), *headings], rows)
+
+
+# -- a recorded run
+
+
+def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_item]) -> blocks.verl_details:
+    """Return the facts of a run with its estimate and settings, folded below its name and its peak.
+
+    Args:
+        directive: the directive that shows the run.
+        run: the run.
+        remarks: the remarks about the run.
+    """
+    facts, links, estimate = nodes.bullet_list(classes=["verl-facts"]), directive.domain.links, None
+    for field in FIELDS:
+        if field.detail and field.value(run) is not None:
+            cell = blocks.Cell(field_pieces(run, field.name, links))
+            facts += titled_item(_(field.detail), cell.inline())
+    facts += remarks
+    content: list[nodes.Node] = [facts]
+    with suppress(NoAnswerError):
+        own = answer_run(run, directive.data)
+        if own.best.estimate.is_complete:
+            estimate = own.best.estimate
+            content += answer_nodes(own, directive.env)
+    if estimate is None and run.settings:
+        text = _("The source quotes only some of the settings, so there is no estimate.")
+        content.append(nodes.paragraph("", text))
+    if estimate and (shown := credible(estimate)):
+        content.append(directive.chart(phase_chart(shown, run_title(run), run.measured), run.id))
+        # Without a caption, the table is not numbered with the page's tables.
+        content.append(directive.table(phase_rows(shown), with_options=False, table_class="verl-memory"))
+    content += _flags(run, directive.data) if run.settings else []
+    word = "" if run.word == "ran" else _(WORD_TEXTS[run.word])
+    name = nodes.strong("", blocks.listed([run_title(run), run.train]))
+    peaks = blocks.listed(filter(None, [word, texts.peaks_text(run, estimate)]))
+    summary = blocks.titled(name, peaks) if peaks else [name]
+    block = blocks.details(summary, content, f"verl-details {row_classes(run)}")
+    directive.reserve(f"{row_id(run.id)}-details", block)
+    return block
+
+
+def _flags(run: Run, data: EstimatorContext) -> list[nodes.Node]:
+    """Make the block with the settings to copy: a command, or only overrides for another trainer."""
+    files = {"data.train_files": "TODO", "data.val_files": "TODO"}  # verl would take GSM8K
+    version, text = version_of_run(run), _("Settings as overrides:")
+    arguments = as_arguments({f"{MODEL}.path": run.model, **files, **run.settings}, version, data)
+    if not has_own_rollout_gpus(run):
+        text = _("Settings as a command:")
+        arguments = (*launcher(version, run.settings, is_megatron=run.train == "megatron"), *arguments)
+    return [blocks.notes_title(text), blocks.code_block(SEPARATOR.join(arguments), "bash", "verl-flags")]
+
+
+# -- settings on a page
+
+
+#: The files, besides runs and architectures, that decide answers.
+_REGISTRIES = ("gpus.yaml", "config_keys.yaml", "accuracy.yaml")
+
+
+class Kept(NamedTuple):
+    """Answers in a file beside the doctrees, whose last line is the key of all that decides them."""
+
+    path: Path
+    key: str
+
+    def read(self) -> str | None:
+        """Return the answers; None if there are none, if a part is missing, or if the key is another one."""
+        text, _mark, key = (
+            self.path.read_text("utf-8").rpartition("//") if self.path.is_file() else ("", "", "")
+        )
+        return text.rstrip() if key == self.key else None
+
+    def write(self, text: str) -> None:
+        """Keep answers."""
+        self.path.write_text(f"{text}\n//{self.key}", "utf-8")
+
+
+@lru_cache(maxsize=1)
+def _code() -> list[bytes]:
+    """Return the code and the translations of the package."""
+    return [path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.[mp][oy]"))]
 
 
 class SettingsDirective(VerlDirective):
@@ -47,25 +195,20 @@ class SettingsDirective(VerlDirective):
     takes_text = True
     reads: tuple[str, ...] = ("config_keys", "accuracy")
     #: The place of each setting on the page, by dotted key.
-    places: dict[str, Location]
-
-    def run(self) -> list[nodes.Node]:
-        """Return the content, or a box for each problem."""
-        self.places = {}
-        return super().run()
+    places: dict[str, Location] = {}  # noqa: RUF012 - replaced, never changed
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings by dotted key, and record their problems."""
+        """Return the settings by dotted key, and note their places."""
         document = read_yaml("\n".join(self.content).encode("utf-8", "surrogatepass"))
         for problem in document.problems:
             raise NoAnswerError(replace(problem, place=self._place(problem.place.line)))
-        if not isinstance(document.data or {}, dict):
+        if not isinstance(data := document.data or {}, dict):
             hint = "write keys and values, as in data.train_batch_size: 64"
             raise NoAnswerError.because("the text has no settings", hint, code="wrong_type")
-        settings: dict[str, Any] = {}
-        for written, value in dotted_leaves(document.data or {}):
-            key = written.lstrip("+")  # Hydra's plus marks a new key; it is not part of the name
-            settings[key], self.places[key] = value, self._place(document.key_place((written,)).line)
+        settings, self.places = dict[str, Any](), {}
+        for name, value in dotted_leaves(data):
+            key = name.lstrip("+")  # Hydra's plus marks a new key; it is not part of the name
+            settings[key], self.places[key] = value, self._place(document.key_place((name,)).line, key)
             if "${" in str(value):
                 message = f"the value {value!r} refers to another one"
                 raise NoAnswerError.because(message, "write the value out", key=key, code="unresolved")
@@ -73,30 +216,40 @@ class SettingsDirective(VerlDirective):
 
     @contextmanager
     def noted(self, option: str = "") -> Iterator[None]:
-        """Record an error of the block, and print warnings about settings that are on the page."""
+        """Record an error of the block; problems get the places of their settings, warnings are printed."""
         with super().noted(option):
             yield
-        for problem in self.problems:
-            if not problem.is_error and problem.place.key in self.places:
-                self.log(problem)
-        self.problems = [problem for problem in self.problems if problem.is_error]
+        issues = [replace(each, place=self.places.get(each.place.key, each.place)) for each in self.problems]
+        self.problems = [issue for issue in issues if issue.is_error]
+        for issue in issues:
+            if not issue.is_error and issue.place.path:
+                self.log(issue)
 
-    def log(self, problem: Diagnostic) -> None:
-        """Print a problem at the line of its setting, otherwise at its own line."""
-        place = self.places.get(problem.place.key)
-        super().log(replace(problem, place=replace(place, key=problem.place.key)) if place else problem)
+    def kept(self, model: str, *question: object) -> Kept:
+        """Return the file for the answers for a model and the rest of a question."""
+        app, data, figures = self.domain.app, self.data, figures_of(self.data, model)
+        runs = [run for run in data.runs.values() if figures_of(data, run.model) == figures]
+        registries = [[file.content for file in data.files[name]] for name in _REGISTRIES]
+        own = data.architectures.get(model), runs, registries
+        name = digest(model, question)[:16]
+        key = digest(_code(), app.config.language, name, own)[:16]
+        return Kept(Path(app.doctreedir, f"{self.directive}-{name}"), key)
 
-    def _place(self, line: int) -> Location:
+    def _place(self, line: int, key: str = "") -> Location:
         """Return the place on the page of a line of the text, counted from 1."""
-        index = min(max(line, 1), len(self.content)) - 1
-        source, offset = self.content.items[index]
-        if not self.content.items[0][1]:
-            # MyST counts the lines of the text only, docutils those of the page.
-            offset = self.lineno + self.content_offset + index
-        return Location(str(source), (offset or 0) + 1)
+        source, first = self.content.items[0]
+        # MyST counts the lines of the text only, docutils those of the page.
+        offset = first or self.lineno + self.content_offset
+        return Location(str(source), offset + min(line, len(self.content)), key=key)
 
 
 # -- one estimate
+
+#: The parts of an estimate on a page; the first three are the default.
+PARTS = ("answer", "chart", "table", "components", "host")
+#: The evidence of a formula, and what its words mean.
+EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
+TERMS = N_("Exact: counted. Measured: observed. Assumed: a rule of thumb. Sizes without a unit are in bytes.")
 
 
 class VerlEstimate(SettingsDirective):
@@ -107,64 +260,79 @@ class VerlEstimate(SettingsDirective):
     takes = (
         Option("run", "Recorded run; its file has everything else.", "id of a run"),
         Option("model", "Model; its settings follow the options.", "Hugging Face name"),
-        Option("gpus", "GPUs of the model.", "number and name, such as ``8*H100``", read=parse_gpus),
+        Option("gpus", "GPUs of the model.", "number and name, such as ``8*H100``", "", parse_gpus, ("", "")),
         Option("verl-version", "verl, for the model.", "such as ``v0.7.1``", "newest", version_of),
-        choices(
-            "Parts, in this order. ``answer``: the verdict, how sure it is, what to change. ``chart``: a bar "
-            "for each phase, in HTML, with the table. ``table``: a row for each phase. ``components``: the "
-            "formula of each part of the peak phase. ``host``: the same for the memory of a node.",
-            ("answer", "chart", "table", "components", "host"),
-            ("answer", "chart", "table"),
-        ),
+        choices("Parts, in order; ``components`` and ``host`` are formulas.", PARTS, PARTS[:3]),
         *ABOUT_TABLE,
     )
 
     def show(self) -> list[nodes.Node]:
         """Return the requested parts, and what the estimate leaves out."""
-        if "run" not in self.given and not {"model", "gpus"} <= self.given.keys():
-            hint = "name a model, as in '.. verl-memory:: 8B', or set :run:, or :model: and :gpus: 8*H100"
-            raise NoAnswerError.because(hint, code="unknown_size")
-        found, title, measured = self._of_run() if "run" in self.given else self._of_model()
-        own, caption = found.best.estimate, _("{what}: memory per GPU, phase by phase").format(what=title)
-        shown, parts = credible(own), self.values["show"]
-        if shown is None:  # there are no figures, and the answer says why
-            shown, parts = own, ("answer",)
-        drawn = partial(phase_chart, shown, caption, measured)
-        makers: dict[str, Callable[[], Iterable[nodes.Node]]] = {
-            "answer": lambda: pages.answer(found, self.env),
-            "chart": lambda: [self.chart(drawn(), self.values["run"] or title)],
-            "table": lambda: [self.table(pages.phase_rows(shown), caption)],
-            "components": lambda: pages.peak_parts(shown),
-            "host": lambda: pages.host_parts(shown),
+        answer = self._answer()
+        estimate, run, request = answer.best.estimate, answer.own, answer.request
+        text, gpus = _("{model} on {gpus}"), f"{request.gpus}×{request.gpu}"
+        title = texts.run_name(run) if run else text.format(model=request.model, gpus=gpus)
+        caption = _("{what}: memory per GPU, phase by phase").format(what=title)
+        name, measured = (run.id, run.measured) if run else (title, None)
+        known = credible(estimate)
+        shown, parts = known or estimate, self.values["show"] if known else ("answer",)  # which says why
+        of_peak = _("Parts of the peak phase, {phase}:").format(phase=_(shown.peak_phase.label))
+        makers: dict[str, Callable[[], list[nodes.Node]]] = {
+            "answer": lambda: answer_nodes(answer, self.env),
+            "chart": lambda: [self.chart(phase_chart(shown, caption, measured), name)],
+            "table": lambda: [self.table(phase_rows(shown), caption)],
+            "components": lambda: _formulas(of_peak, shown.peak_phase.breakdown),
+            "host": lambda: _formulas(_("Parts of a node's host memory:"), shown.host),
         }
         content = [node for part in parts for node in makers[part]()]
-        if {"components", "host"}.intersection(parts):
-            content.append(pages.evidence_legend())
-        return [*content, *pages.notes(own)]
+        if notes := [*estimate.unsupported, *(problem.named_message for problem in estimate.warnings)]:
+            title = _("What the estimate leaves out or assumes:")
+            content += [blocks.notes_title(title), _key_list(notes)]
+        return content
 
-    def _of_run(self) -> tuple[Answer, str, Measured | None]:
-        """Return the answer, its title, and the measured figures of the run."""
-        if self.content or {"model", "gpus", "verl-version"} & self.given.keys():
-            message = "the file of the run has model, GPUs, release and settings"
-            raise NoAnswerError.because(message, "remove them here, or remove :run:")
-        run = recorded_run(self.data, self.values["run"])
-        return answer_run(run, self.data), run_title(run), run.measured
-
-    def _of_model(self) -> tuple[Answer, str, None]:
-        """Return the answer and its title."""
-        settings, (count, gpu), version = self.settings(), self.values["gpus"], self.values["verl-version"]
+    def _answer(self) -> Answer:
+        """Return the answer for the run, or for the model with the settings below the options."""
+        name, model, (count, gpu), version, *_others = self.values.values()
+        if name:
+            if self.content or {"model", "gpus", "verl-version"} & self.given.keys():
+                message = "the file of the run has model, GPUs, release and settings"
+                raise NoAnswerError.because(message, "remove them here, or remove :run:")
+            return answer_run(recorded_run(self.data, name), self.data)
+        if not (model and count and gpu):
+            message = "set :run:, or :model: and number and name of its GPUs, as in :gpus: 8*H100"
+            remedy = "for the rule of thumb, name a size, as in '.. verl-memory:: 8B'"
+            raise NoAnswerError.because(message, remedy, code="unknown_size")
         if "verl-version" in self.given and version is None:
-            raise NoAnswerError.because(
-                "no such release of verl", "write it like v0.9.0", key=":verl-version"
-            )
-        if not count or not gpu:
-            raise NoAnswerError.because("write number and name of the GPUs, as in :gpus: 8*H100")
-        gpu = gpu_name(gpu, self.data.gpus)
-        model, note = known_model(self.values["model"], self.data.architectures)
+            raise NoAnswerError.because("no such release", "write it like v0.9.0", key=":verl-version")
+        gpu, settings = gpu_name(gpu, self.data.gpus), self.settings()
+        model, note = known_model(model, self.data.architectures)
         request = Request(model, settings, count, gpu, version=version or CURRENT, model_note=note)
-        found = answer_settings(request, self.data, version_assumed=version is None)
-        self.problems += found.best.estimate.warnings
-        return found, _("{model} on {gpus}").format(model=model, gpus=f"{count}×{gpu}"), None
+        answer = answer_settings(request, self.data, version_assumed=version is None)
+        self.problems += answer.best.estimate.warnings
+        return answer
+
+
+def _formulas(heading: str, breakdown: Breakdown) -> list[nodes.Node]:
+    """List parts below a heading, each with its evidence, its formula and its numbers."""
+    items, term = [], _("{part} ({evidence})")
+    for part in breakdown.components:
+        name = term.format(part=_(part.label), evidence=_(EVIDENCE[part.evidence]))
+        items.append((nodes.term("", name), [formula(part.equation(gib))]))
+    total = breakdown.equation(lambda size: f"{size / GIB:,.2f}", gib)
+    items.append((nodes.term("", _("Total")), [formula(total)]))
+    return [blocks.notes_title(heading), formula_list(items), _explanation(_(TERMS))]
+
+
+def _key_list(texts: Iterable[str]) -> nodes.bullet_list:
+    """List recorded texts; what comes before the first colon is a key."""
+    items = nodes.bullet_list(classes=[blocks.NOTES_CLASS])
+    for key, _colon, text in (text.partition(": ") for text in texts):
+        items += nodes.list_item("", blocks.recorded("", nodes.literal("", key), nodes.Text(f": {text}")))
+    return items
+
+
+def _explanation(text: str) -> nodes.paragraph:
+    return nodes.paragraph("", text, classes=["verl-legend"])
 
 
 # -- the fewest GPUs
@@ -190,7 +358,7 @@ LEGEND = {
 
 
 def _memories(text: str) -> tuple[int, ...]:
-    return each_once(words(text), partial(whole_number, most=10_000), "name at least one number")
+    return each_once(words(text), lambda word: whole_number(word, 10_000), "name at least one number")
 
 
 class VerlFewest(SettingsDirective):
@@ -208,86 +376,100 @@ class VerlFewest(SettingsDirective):
     def show(self) -> list[nodes.Node]:
         """Return the table of the largest models, the tables behind tabs, and their legend."""
         settings, (memories, task, classes) = self.settings(), self.values.values()
-        tables = fewest_tables(self.data, memories=memories, task=task, sizes=classes, config=settings)
-        task, _rank = task_of(task)
-        panels, largest, links = [], [], ""
+
+        def fewest_of(question: Question) -> list[Fewest]:
+            file = self.kept(question.model, question.task, question.lora, memories, settings)
+            if (text := file.read()) is None:
+                text = json.dumps([*map(vars, fewest_by_memory(question, self.data, memories))])
+                file.write(text)
+            return [Fewest(**item) for item in json.loads(text)]
+
+        about: dict[str, Any] = {"memories": memories, "task": task, "sizes": classes, "config": settings}
+        tables = fewest_tables(self.data, fewest_of=fewest_of, **about)
+        panels, largest, values, links, task = [], [], [], "", task.upper()
         for table in tables:
-            memory = f"{table.memory_gb:g} GB"
+            memory = f"{table[0][1].memory_gb:g} GB"
             largest.append([memory, *(_largest(table, count) for count in USUAL_COUNTS)])
             panel = nodes.container("", self._fewest(table, task, memory), classes=["verl-panel"])
-            name = self.reserve(f"fewest-{table.memory_gb:g}-gb", panel)
+            name = self.reserve(f"fewest-{table[0][1].memory_gb:g}-gb", panel)
             links += f'<a class="reference internal" href="#{name}">{memory}</a>'
             panels.append(panel)
-        first = next((panel for panel in panels if panel["ids"][0] == FIRST), panels[0])
-        first["classes"].append("verl-panel-first")
+            for size, full, lora in table:
+                for rank, cell in (0, full), (USUAL_RANK, lora):
+                    values.append({"size": size, "lora_rank": rank, **cell.result})
+        min(panels, key=lambda panel: FIRST not in panel["ids"])["classes"].append("verl-panel-first")
         label = escape(_("Memory of a GPU"))
         tabs = f'<div class="verl-tabs" role="group" aria-label="{label}">{links}</div>\n'
         behind = nodes.container("", nodes.raw("", tabs, format="html"), *panels, classes=["verl-panels"])
         gpus = (plural("{count} GPU", "{count} GPUs", count).format(count=count) for count in USUAL_COUNTS)
         caption = _("Largest model for {task}, by memory and number of GPUs").format(task=task)
         first_table = self._table(caption, [_("Memory of a GPU"), *gpus], largest)
-        return [first_table, behind, *self._legend(settings)]
+        return [first_table, behind, *self._legend(settings, values)]
 
     def _table(self, caption: str, headings: list[str], rows: Sequence[Any]) -> nodes.table:
         """Return a table whose first column has the headings of the rows."""
-        group = table_group(headings, rows)
+        group = blocks.table_group(headings, rows)
         next(group.findall(nodes.colspec))["stub"] = 1
         return self.table(group, caption, with_options=False)
 
-    def _fewest(self, table: FewestTable, task: str, memory: str) -> nodes.table:
+    def _fewest(self, table: Table, task: str, memory: str) -> nodes.table:
         """Return the fewest GPUs with one memory size."""
         full, lora = _("All parameters (without offloading)"), _("LoRA (without offloading)")
         models, rows = size_models(self.data), []
-        for size, *both in table.rows:
+        for size, *both in table:
             model = _("{size} ({model})").format(size=size, model=models[size].rpartition("/")[2])
-            rows.append([model, *(make(cell) for cell in both for make in (_estimated, self._recorded))])
+            rows.append([model, *(make(cell) for cell in both for make in (_count_text, self._run_cell))])
         caption = _("Fewest GPUs for {task}, {memory} each: {gpus}")
-        caption = caption.format(task=task, memory=memory, gpus=listed(table.gpus))
+        caption = caption.format(task=task, memory=memory, gpus=blocks.listed(table[0][1].types))
         return self._table(caption, [_("Model"), full, _("Recorded"), lora, _("Recorded")], rows)
 
-    def _recorded(self, cell: Fewest) -> Cell:
+    def _run_cell(self, cell: Fewest) -> blocks.Cell:
         """Return the recorded run on the fewest GPUs, with its task if it is another one."""
-        if cell.ran is None:
-            return Cell.of("")
-        about = listed(filter(None, (cell.task, _("reported") if cell.ran.word == "reported" else "")))
-        text = (_("{gpus} ({about})") if about else "{gpus}").format(gpus=cell.ran.gpus, about=about)
-        return Cell([], [pages.row_link(self.env, cell.ran.id, crossed(text))])
+        if not cell.ran:
+            return blocks.Cell.of("")
+        word = _("reported") if cell.ran["word"] == "reported" else ""
+        about = blocks.listed(filter(None, (cell.ran["task"], word)))
+        text = (_("{gpus} ({about})") if about else "{gpus}").format(gpus=cell.ran["gpus"], about=about)
+        return blocks.Cell([], [row_link(self.env, cell.ran["id"], crossed(text))])
 
-    def _legend(self, settings: Mapping[str, Any]) -> list[nodes.Node]:
-        """Return the meaning of columns and marks, and the settings of the estimates."""
+    def _legend(self, settings: Mapping[str, Any], values: list[Any]) -> list[nodes.Node]:
+        """Return the meaning of columns and marks, the values as JSON, and the settings of the estimates."""
         known = {"rank": USUAL_RANK, "times": HOST_SHARE}
-        items = (pages.titled_item(_(name), _(text).format(**known)) for name, text in LEGEND.items())
+        items = [titled_item(_(name), _(text).format(**known)) for name, text in LEGEND.items()]
+        options = f"-{digest(self.given, settings)[:8]}" if self.given or settings else ""
+        file = _download(self, f"verl-fewest{options}.json", f"{json.dumps(values, indent=1)}\n")
+        items.append(titled_item(_("The same as JSON"), file))
         defaults = {key: self.data.defaults(CURRENT)[key] for key in LIMITS}
-        given = "; ".join(f"{key}: {value}" for key, value in {**defaults, **settings}.items())
+        pairs = "; ".join(f"{key}: {value}" for key, value in {**defaults, **settings}.items())
         text = _("The estimates are for verl {version} and these settings: {settings}.")
-        text = text.format(version=version_text(CURRENT), settings=given)
-        return [nodes.bullet_list("", *items, classes=[pages.LEGEND_CLASS]), pages.legend(text)]
+        text = text.format(version=version_text(CURRENT), settings=pairs)
+        return [nodes.bullet_list("", *items, classes=["verl-legend"]), _explanation(text)]
 
 
-def _largest(table: FewestTable, most: int) -> str:
+def _largest(table: Table, most: int) -> str:
     """Return the largest size class that fits on a number of GPUs, for all parameters and for LoRA."""
-    found = ["", ""]
-    for size, *both in table.rows:
+    names = ["", ""]
+    for size, *both in table:
         for at, cell in enumerate(both):
             if cell.count and cell.count <= most:
-                found[at] = _marked((size, _("LoRA {size}").format(size=size))[at], cell)
-    return listed(filter(None, found)) or _("none")
+                names[at] = _with_mark((size, _("LoRA {size}").format(size=size))[at], cell)
+    return blocks.listed(filter(None, names)) or _("none")
 
 
-def _marked(text: str, cell: Fewest) -> str:
+def _with_mark(text: str, cell: Fewest) -> str:
     """Return a text with the mark of an estimate, on the same line."""
     mark = UNDERCUTS if cell.undercuts else "" if cell.recorded else NO_RUN
     return f"{text}\N{NO-BREAK SPACE}{mark}" if mark else text
 
 
-def _estimated(cell: Fewest) -> str:
+def _count_text(cell: Fewest) -> str:
     """Return the fewest GPUs, or why no number fits and how many might."""
     if not cell.count:
         text = _("none ({reason}); {count} might") if cell.near else _("none ({reason})")
-        return text.format(reason=_(cell.why), count=f"{cell.near:,}") if cell.why else _("unknown")
+        return text.format(reason=_(cell.why), count=f"{cell.near:,}")
     others = f"{cell.without:,}" if cell.without else _("none")
     text = "{gpus}" if cell.without == cell.count else _("{gpus} ({others})")
-    return text.format(gpus=_marked(f"{cell.count:,}", cell), others=others)
+    return text.format(gpus=_with_mark(f"{cell.count:,}", cell), others=others)
 
 
 # -- all cases, and all data
@@ -303,15 +485,40 @@ class VerlAccuracy(VerlDirective):
 
     def show(self) -> list[nodes.Node]:
         """Return the table, folded in HTML, with the reasons why some cases do not count."""
-        scores, marks = scores_of(self.data, self.values["group"]), {}
-        targets = {text: nodes.target() for text in map(pages.reason, scores) if text}
-        for number, (text, target) in enumerate(targets.items(), 1):
-            marks[text] = f"[{number}]", self.reserve(f"verl-case-note-{number}", target)
-        content: list[nodes.Node] = [self.table(pages.case_rows(scores, marks), _("Every case"))]
-        if targets:
-            content.append(pages.reason_list(targets, targets))
+        scores = scores_of(self.data, self.values["group"])
+        reasons = {item.case.id: item.case.contested or item.case.not_scored or item.error for item in scores}
+        notes = [f"{case}: {reason}" for case, reason in reasons.items() if reason]
+        headings = (
+            *(_("Case and source"), _("Model"), _("GPUs"), _("Compared"), _("Computed (GiB)")),
+            *(_("Range (GiB)"), _("Observed (GiB)"), _("Error"), _("Inside, or verdict")),
+        )
+        table = self.table(blocks.table_group(headings, map(_case, scores)), _("Every case"))
         text = plural("{count} case", "{count} cases", len(scores)).format(count=len(scores))
-        return [details([nodes.Text(text)], content)]
+        return [blocks.details([nodes.Text(text)], [table, *([_key_list(notes)] if notes else [])])]
+
+
+def _case(item: Score) -> Iterator[blocks.Cell | str]:
+    """Yield the cells of a case."""
+    case, own, observed = item.case, item.estimate, item.observed
+    outcome = _("out of memory") if case.outcome == "oom" else _("ran") if case.outcome else ""
+    yield blocks.Cell([(case.id, case.source.address if case.source else None)], [], (blocks.PATH_CLASS,))
+    yield case.model.rpartition("/")[2]
+    yield f"{case.gpus.count or '?'}{f'*{case.gpus.type}' if case.gpus.type else ''}"
+    counter = _("PyTorch's counter") if item.of_torch else _("peak of the GPU")
+    yield counter if observed else _("outcome")
+    sizes = (item.computed, item.low, item.high) if observed else own and (own.peak, own.low, own.high)
+    yield blocks.Cell.number(gib_number(sizes[0]) if sizes else "")
+    yield texts.span(*sizes[1:]) if sizes else ""
+    yield blocks.Cell.number(gib_number(observed)) if observed else outcome
+    error = "" if item.deviation is None else signed(round(item.deviation, 3) + 0.0, share)  # no -0.0
+    yield blocks.Cell.number(error if case.is_scored or not error else f"({error})")
+    if case.contested or case.not_scored or not own:
+        yield _("contested") if case.contested else _("not scored")
+    elif observed:
+        yield _("yes") if item.inside else _("no")
+    else:
+        agrees = {True: _("{verdict}: agrees"), False: _("{verdict}: contradicts"), None: "{verdict}"}
+        yield agrees[item.agrees].format(verdict=texts.short(item.verdict, own.fits_up_to_tokens))
 
 
 class VerlDownloads(VerlDirective):
@@ -325,7 +532,11 @@ class VerlDownloads(VerlDirective):
         """Return the list, and remember the files for the builder."""
         items = nodes.bullet_list(classes=[self.directive])
         for name, (content, text) in export_files(self.data).items():
-            self.domain.note_file(name, text)
-            file = domain.link_later(self.env, domain.FILE, name, name, nodes.literal("", name))
-            items += nodes.list_item("", nodes.paragraph("", "", *titled(file, _(content))))
+            items += item(blocks.titled(_download(self, name, text), _(content)))
         return [items]
+
+
+def _download(directive: VerlDirective, name: str, text: str) -> nodes.Element:
+    """Note a file for the builder, and return a link to it."""
+    directive.domain.note_file(name, text)
+    return link_later(directive.env, FILE, name, name, nodes.literal("", name))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..diagnostics import NoAnswerError
-from ..memory.estimate import estimate
+from ..memory.estimate import attempt
 from ..memory.reader import Reader
 from ..memory.recorded import request_of_run
 from ..memory.request import ACTOR, MODEL, ROLLOUT
@@ -32,119 +32,98 @@ _NOT_FIGURES = {
     "max_position_embeddings_of_aliases", "published", "config_source", "script", "verified", "notes",
     "parameters_breakdown", "parameters_active", "mtp_parameters", "sliding_window",
 }  # fmt: skip
-#: The GPUs behind verl's documents that do not name them: nvidia's, with at least 80 GB.
-_USUAL_VENDOR, _USUAL_MEMORY_GB = "nvidia", 80
+#: The GPUs behind verl's documents that do not name them: NVIDIA's with bfloat16 and at least 80 GB.
+_USUAL_DEVICE, _USUAL_MEMORY_GB = ("nvidia", True), 80
 #: The settings that decide which runs bear on a question.
 _DECISIVE = frozenset((*LIMITS, *ADAPTER_RANKS, f"{MODEL}.path", "algorithm.adv_estimator", "critic.enable"))
-#: The code of a remark that somebody else ran out of memory with a run's settings.
-_FAILED = "out-of-memory-reported"
 
 
-@dataclass(frozen=True)
-class Needs:
+class Needs(NamedTuple):
     """The traits of a run or a question that decide whether the run bears on the question.
 
     Attributes:
         figures: the figures of the architecture, as text; checkpoints with the same shape have the same text.
-        rank: the rank of the adapters; 0 trains all parameters, None if unknown.
+        rank: the rank of the adapters; 0 trains all parameters, infinite if unknown.
         critic: whether there is a critic.
         separate: whether rollout has separate GPUs.
         eight_bit: whether the rollout engine's weights take one byte each.
         response: the longest response, in tokens.
         sequence: the longest prompt and response, in tokens.
         gpus: the number of GPUs.
-        memory_gb: the nominal memory of a GPU, in GB; None if unknown.
-        device: the vendor of the GPUs, and whether they have bfloat16.
-        gpu: the name of the GPU in the registry; None if not given.
         model: the checkpoint.
         task: the first word of the algorithm's name, in capitals.
+        memory_gb: the nominal memory of a GPU, in GB; None if unknown.
+        gpu: the name of the GPU in the registry; None if not given.
+        device: the vendor of the GPUs, and whether they have bfloat16.
     """
 
     figures: str
-    rank: int | None
+    rank: float
     critic: bool
     separate: bool
     eight_bit: bool
     response: int
     sequence: int
     gpus: int
-    memory_gb: float | None
-    device: tuple[str, bool]
-    gpu: str | None
     model: str
     task: str
+    memory_gb: float | None
+    gpu: str | None = None
+    device: tuple[str, bool] = _USUAL_DEVICE
 
     def on(self, gpus: int | None, gpu: Gpu | None) -> Needs:
         """Return the needs with other GPUs; None keeps the present value."""
-        new = self if gpus is None else replace(self, gpus=gpus)
-        return replace(new, memory_gb=gpu.memory_gb, device=_device(gpu), gpu=gpu.name) if gpu else new
+        new = self._replace(gpus=gpus or self.gpus)
+        if gpu is None:
+            return new
+        return new._replace(memory_gb=gpu.memory_gb, gpu=gpu.name, device=(gpu.vendor, gpu.bfloat16))
 
     def is_like(self, other: Needs) -> bool:
         """Return whether a run trains the same parameters of the same model and needs at least as much."""
-        same_rank = self.rank == other.rank
-        if 0 not in (self.rank, other.rank):  # adapters, or unknown
-            same_rank = self.rank is None or other.rank is None or self.rank >= other.rank
         return (
-            self.figures == other.figures
-            and same_rank
-            and self.separate == other.separate
+            (self.rank > 0) == (other.rank > 0)
+            and self.rank >= other.rank
+            and self.figures == other.figures
+            and (self.separate, self.device) == (other.separate, other.device)
             and self.critic >= other.critic
             and self.eight_bit <= other.eight_bit
-            and self.device == other.device
         )
 
     def bears_on(self, question: Needs) -> bool:
         """Return whether a run shows that the GPUs in question suffice."""
         return (
-            self.is_like(question)
-            and self.gpus <= question.gpus
+            self.gpus <= question.gpus
             and (self.memory_gb or _USUAL_MEMORY_GB) <= (question.memory_gb or 0)
             and self.response >= question.response
             and self.sequence >= question.sequence
+            and self.is_like(question)
         )
-
-    def distance_from(self, question: Needs) -> tuple[float, ...]:
-        """Return the sort key of a run; the nearest run has the smallest."""
-        return (
-            self.memory_gb is None,
-            self.gpu is None or self.gpu != question.gpu,
-            (question.memory_gb or 0) - (self.memory_gb or 0),
-            self.model != question.model,
-            question.gpus - self.gpus,
-            self.task != question.task,
-            self.response - question.response,
-        )
-
-
-def _device(gpu: Gpu | None) -> tuple[str, bool]:
-    return (gpu.vendor, gpu.bfloat16) if gpu else (_USUAL_VENDOR, True)
 
 
 def needs_of(request: Request, data: EstimatorContext) -> Needs | None:
     """Return the needs of a request; None if a setting that decides them is unknown."""
-    reader = Reader(request, data)
+    reader, task = Reader(request, data), request.task or ""
     prompt, response = map(reader.whole, LIMITS)
     ranks = [reader.whole(key, least=0) for key in ADAPTER_RANKS]
-    gpu, task, critic = gpu_of(request, data), request.task or "", has_critic(reader)
+    critic = has_critic(reader)
     usual = "PPO" if critic else "GRPO" if reader.flag(f"{ACTOR}.use_kl_loss") else "DAPO"
     element = element_bytes(reader, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
     needs = Needs(
         figures=figures_of(data, request.model),
-        rank=max(ranks) or (None if "lora" in task.lower() else 0),
+        rank=max(ranks) or (math.inf if "lora" in task.lower() else 0),
         critic=critic,
         separate=reader.has_rollout_pool or reader.any("trainer.v1.trainer_mode") == "separate_async",
         eight_bit=element < 2 or "fp8" in task.lower(),
         response=response,
         sequence=prompt + response,
         gpus=request.gpus or training_gpus(reader)[0],
-        memory_gb=gpu.memory_gb if gpu else request.memory_gb,
-        device=_device(gpu),
-        gpu=gpu.name if gpu else None,
         model=request.model,
-        task=family(task).upper() if task else usual,
+        task=family(task).upper() or usual,
+        memory_gb=request.memory_gb,
     )
     unresolved = any(problem.code == "unresolved" for problem in reader.diagnostics)
-    return None if unresolved or request.unread & _DECISIVE or not needs.figures else needs
+    is_unknown = unresolved or request.unread & _DECISIVE or not needs.figures
+    return None if is_unknown else needs.on(None, gpu_of(request, data))
 
 
 @lru_cache(maxsize=2_000)
@@ -156,7 +135,7 @@ def figures_of(data: EstimatorContext, model: str) -> str:
 
 @lru_cache(maxsize=8)
 def runs_by_figures(data: EstimatorContext) -> Mapping[str, Sequence[tuple[Run, Needs]]]:
-    """Return the recorded runs with their needs, by the figures of their model.
+    """Return the recorded runs with their needs, by the figures of their model, least GPU memory first.
 
     Settings missing in a run's source have verl's defaults.
     """
@@ -166,14 +145,11 @@ def runs_by_figures(data: EstimatorContext) -> Mapping[str, Sequence[tuple[Run, 
             # A mean response is shorter than the longest one.
             mean = int((run.measured and run.measured.response_tokens) or 0)
             more = max(0, mean - needs.response)
-            longer = replace(needs, response=needs.response + more, sequence=needs.sequence + more)
+            longer = needs._replace(response=needs.response + more, sequence=needs.sequence + more)
             runs[needs.figures].append((run, longer))
+    for pairs in runs.values():
+        pairs.sort(key=lambda pair: (pair[1].gpus * (pair[1].memory_gb or 0), pair[0].id))
     return runs
-
-
-def runs_of_model(needs: Needs | None, data: EstimatorContext) -> Sequence[tuple[Run, Needs]]:
-    """Return the recorded runs of a model and of others with the same figures."""
-    return runs_by_figures(data).get(needs.figures, ()) if needs else ()
 
 
 def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
@@ -182,17 +158,30 @@ def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
     Such a run trains the same parameters of the same model, on at most as many GPUs with at most as much
     memory, and with at least as long sequences. If the question has a critic, so does the run.
     """
-    pairs = [(run, own) for run, own in runs_of_model(needs, data) if needs and own.bears_on(needs)]
-    if needs:
-        pairs.sort(key=lambda pair: (WORDS.index(pair[0].word), pair[1].distance_from(needs), pair[0].id))
-    return tuple(run for run, _ in pairs)
+    if needs is None:
+        return ()
+
+    def order(pair: tuple[Run, Needs]) -> tuple[object, ...]:
+        run, own = pair
+        return (
+            WORDS.index(run.word),
+            own.gpu is None or own.gpu != needs.gpu,
+            -(own.memory_gb or 0),
+            own.model != needs.model,
+            -own.gpus,
+            own.task != needs.task,
+            own.response,
+            run.id,
+        )
+
+    recorded = runs_by_figures(data).get(needs.figures, ())
+    return tuple(run for run, _ in sorted((pair for pair in recorded if pair[1].bears_on(needs)), key=order))
 
 
 def contested_by(run: Run) -> str | None:
     """Return the report of somebody who ran out of memory with a run's settings; None without one."""
-    if all(note.code != _FAILED for note in run.notes):
-        return None
-    return next((item.url for item in run.evidence if item.kind == "issue" and item.url), None)
+    has_failed = any(note.code == "out-of-memory-reported" for note in run.notes)
+    return next((item.url for item in run.evidence if has_failed and item.kind == "issue" and item.url), None)
 
 
 def is_proof(run: Run, data: EstimatorContext) -> bool:
@@ -205,19 +194,11 @@ def takes_no_more(own: Estimate, runs: Iterable[Run], data: EstimatorContext) ->
 
     Such a run shows that the settings fit, even if the estimates are inaccurate.
     """
-    for run in runs:
-        if run.settings:
-            try:
-                of_run = estimate(request_of_run(run, data), data)
-            except NoAnswerError:
-                continue
-            if own.peak <= of_run.peak:
-                return True
-    return False
+    estimates = (attempt(request_of_run(run, data), data) for run in runs if run.settings)
+    return any(not isinstance(other, NoAnswerError) and own.peak <= other.peak for other in estimates)
 
 
-@dataclass(frozen=True)
-class Trust:
+class Trust(NamedTuple):
     """The accuracy of an estimate, and the smallest recorded run.
 
     Attributes:
@@ -241,20 +222,14 @@ class Trust:
 
 def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Trust:
     """Return the trust in a layout's estimate; ``needs`` are the needs of the question."""
-    own, smallest = layout.estimate, smallest_run(needs, data)
-    trust = Trust(data.accuracy.get(own.kind), own.errors[0])
-    if needs is None or smallest is None:
-        return trust
-    least, run = smallest
-    used = own.settings.gpus * (needs.memory_gb or 0)
-    return replace(trust, smallest=run, undercuts=own.fits and used < least)
+    own, (least, smallest) = layout.estimate, smallest_run(needs, data) or (0, None)
+    used = own.settings.gpus * ((needs and needs.memory_gb) or 0)
+    return Trust(data.accuracy.get(own.kind), own.errors[0], smallest, own.fits and used < least)
 
 
 def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Run] | None:
     """Return the total GPU memory in GB of the run in ``Trust.smallest``, and the run."""
-    recorded = [
-        (own.gpus * (own.memory_gb or 0), run)
-        for run, own in runs_of_model(needs, data)
-        if needs and is_proof(run, data) and own.is_like(needs)
-    ]
-    return min(recorded, key=lambda pair: (pair[0], pair[1].id), default=None)
+    for run, own in runs_by_figures(data).get(needs.figures, ()) if needs else ():
+        if needs and own.is_like(needs) and is_proof(run, data):
+            return own.gpus * (own.memory_gb or 0), run
+    return None

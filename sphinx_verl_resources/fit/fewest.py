@@ -5,31 +5,31 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError, did_you_mean
 from ..i18n import N_
 from ..memory.registries import capacity_of
 from ..memory.request import DEFAULT_TASK
-from ..records import SIZES, family
-from .answer import Answers, answer
-from .evidence import is_proof
+from ..records import SIZES, WORDS, family
+from .answer import Answer, Answers
+from .evidence import figures_of, is_proof, runs_for, smallest_run
 from .layouts import COUNTS
 from .question import OWN_KEYS, USUAL_RANK, Question, task_of
+from .results import FEWEST_FIELDS, figures_of_fewest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from ..memory.registries import EstimatorContext
     from ..memory.request import Verdict
-    from ..records import Run
     from ..registries import Gpu
-    from .answer import Answer
     from .layouts import Reason
 
-#: The numbers of GPUs of a window, and how many of them a window has.
+#: The numbers of GPUs of a window, and how many of them it has at least.
 POWERS = tuple(2**power for power in range(11))
-WINDOW = 5
+CELLS = 4
 #: GPUs of one size differ by less, unless the driver reserves a part: an L4 offers 22 of 24 GB.
 _ALIKE = 0.04
 #: Why a model fits on no number of GPUs.
@@ -59,24 +59,22 @@ def fewest_of(answers: Answers, gpu: str | None) -> Answer | None:
     return found if found.verdict == "fits" else None
 
 
-def window_of(answers: Answers, gpu: str) -> tuple[Answer, ...]:
-    """Return the answers on five powers of two, from the fewest GPUs on which the model fits or might.
+def window_of(answers: Answers, gpu: str) -> tuple[int, int, list[Answer | NoAnswerError]]:
+    """Return the answers around the fewest GPUs that fit, for powers of two.
 
-    On any smaller power of two the verdict is ``does-not-fit``. If it is ``fits`` on one of the numbers, it
-    is ``fits`` on all larger ones. The window is shorter if it would exceed 1,024 GPUs; it is empty if none
-    fits. ``Answer.request.gpus`` is the number of each answer.
+    On all larger numbers it fits, too.
 
-    Raises:
-        NoAnswerError: nothing can be estimated for any number.
+    Returns:
+        The place in ``POWERS`` of the first answer, which is the most GPUs on which it does not fit, or one
+        GPU; the place of the fewest on which it fits, the number of places if there is none; and the answers,
+        or the reasons why there is none.
     """
-    counts = range(len(POWERS))
-    first = next(
-        (place for place in counts if verdict_on(answers, POWERS[place], gpu) != "does-not-fit"), None
-    )
-    if first is None:
-        answers.on(POWERS[-1], gpu)
-        return ()
-    return tuple(answers.on(count, gpu) for count in POWERS[first : first + WINDOW])
+    fits = bisect_left(POWERS, True, key=lambda count: verdict_on(answers, count, gpu) == "fits")
+    first = fits
+    while first and (first == fits or verdict_on(answers, POWERS[first], gpu) != "does-not-fit"):
+        first -= 1
+    last = max(first + CELLS, fits + 1) if fits < len(POWERS) else first + CELLS
+    return first, fits, [answers.attempt(count, gpu) for count in POWERS[first:last]]
 
 
 def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, ...]:
@@ -87,53 +85,60 @@ def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, 
         data: the records.
     """
     models = sorted(data.architectures, key=lambda model: -(model.parameters or 0))
-    found = []
-    for model in models:
-        try:
-            answered = answer(replace(question, model=model.hf_id), data)
-        except NoAnswerError:
-            continue
-        if answered.verdict == "fits" or answered.proof:
-            found.append(answered)
-    return tuple(found)
+    every = (Answers(replace(question, model=model.hf_id), data) for model in models)
+    answers = (one.attempt(question.gpus, question.gpu) for one in every)
+    return tuple(one for one in answers if isinstance(one, Answer) and (one.verdict == "fits" or one.proof))
 
 
 # -- by the memory of a GPU
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Fewest:
-    """The fewest GPUs of one memory size. Estimates are for the first type of GPU.
+    """The fewest GPUs of one memory size, as plain values. Estimates are for the first type of GPU.
 
     Attributes:
-        gpus: the GPUs of this size and vendor with about the same capacity, the smallest first.
-        found: the answer for the fewest GPUs that fit; None if no number in ``COUNTS`` fits.
-        count: their number; 0 if no number fits, None if nothing can be estimated.
+        memory_gb: the nominal memory of a GPU, in GB.
+        types: the GPUs of this size and vendor with about the same capacity, the smallest first.
+        count: the fewest GPUs that fit; 0 if no number in ``COUNTS`` does.
         without: the fewest GPUs that fit with nothing offloaded; 0 if no number does.
-        near: the fewest GPUs on which it might fit, if fewer than ``count``; 0 if there are none.
+        near: the fewest GPUs below ``count`` on which it might fit; 0 if there are none.
         why: the reason why no number fits, to be translated.
+        answer: the figures of the answer for this number, see ``results.figures_of_fewest``.
         undercuts: see ``Trust``.
-        ran: the relevant run on the fewest GPUs that ran or was reported, is tagged MIN or has the same task,
-            and that nobody contests.
-        task: its algorithm, if it is another one.
         recorded: whether any run that trains the same parameters of this model ran or was reported.
+        ran: the relevant run on the fewest GPUs that ran or was reported, is tagged MIN or has the same task,
+            and that nobody contests: its id, its GPUs, its word, and its task if it is another one.
     """
 
-    gpus: tuple[Gpu, ...] = ()
-    found: Answer | None = None
-    count: int | None = None
-    without: int = 0
-    near: int = 0
-    why: str = ""
-    undercuts: bool = False
-    ran: Run | None = None
-    task: str = ""
-    recorded: bool = True
+    memory_gb: float
+    types: Sequence[str]
+    count: int
+    without: int
+    near: int
+    why: str
+    answer: Mapping[str, Any]
+    undercuts: bool
+    recorded: bool
+    ran: Mapping[str, str]
 
     @property
-    def memory_gb(self) -> float:
-        """The nominal memory of a GPU, in GB."""
-        return self.gpus[0].memory_gb
+    def result(self) -> dict[str, Any]:
+        """Plain values for programs; the fields of an answer are None if no number fits."""
+        return {
+            "memory_gb": self.memory_gb,
+            "types": self.types,
+            "gpus": {"count": self.count or None, "type": self.types[0]},
+            "without_offloading": self.without or None,
+            "borderline": self.near or None,
+            "why_none": self.why or None,
+            **{name: self.answer.get(name) for name in FEWEST_FIELDS},
+            **{word: [self.ran["id"]] if self.ran.get("word") == word else [] for word in WORDS[:2]},
+        }
+
+
+#: A table for one memory size: size classes, for all parameters and for LoRA.
+Table = list[tuple[str, Fewest, Fewest]]
 
 
 def fewest_by_memory(
@@ -147,37 +152,34 @@ def fewest_by_memory(
         memories_gb: the memory sizes to answer for; empty for all recorded ones.
 
     Raises:
-        NoAnswerError: the model is unknown.
+        NoAnswerError: nothing can be estimated.
 
     >>> from sphinx_verl_resources.memory.registries import EstimatorContext
     >>> from sphinx_verl_resources.fit.question import Question
-    >>> found = fewest_by_memory(Question("Qwen/Qwen2.5-0.5B"), EstimatorContext())
-    >>> {item.memory_gb: item.found.gpus for item in found if item.found}[80]
+    >>> sizes = fewest_by_memory(Question("Qwen/Qwen2.5-0.5B"), EstimatorContext())
+    >>> {item.memory_gb: item.count for item in sizes}[80]
     1
     """
-    data.known_shape(question.model)
     sizes: defaultdict[tuple[Any, ...], list[Gpu]] = defaultdict(list)
-    for gpu in data.gpus:
+    for gpu in sorted(data.gpus, key=capacity_of):
         if not memories_gb or gpu.memory_gb in memories_gb:
             sizes[gpu.memory_gb, gpu.vendor, gpu.bfloat16, gpu.fast_link].append(gpu)
     answers, task = Answers(question, data), task_of(question.task or DEFAULT_TASK)[0]
-    found: list[Fewest] = []
+    fewest: list[Fewest] = []
     least = 1
     for gpus in (alike for _, group in sorted(sizes.items(), reverse=True) for alike in _alike(group)):
-        fewest = _fewest(answers, gpus, [count for count in COUNTS if count >= least], task, data)
+        fewest.append(_fewest(answers, gpus, [count for count in COUNTS if count >= least], task, data))
         # With less memory per GPU, the number cannot be smaller, unless the GPUs have faster links.
-        least = fewest.count if fewest.count and gpus[0].fast_link else least
-        found.append(fewest)
-    return tuple(reversed(found))
+        least = fewest[-1].count if fewest[-1].count and gpus[0].fast_link else least
+    return tuple(reversed(fewest))
 
 
-def _alike(gpus: Iterable[Gpu]) -> Iterator[tuple[Gpu, ...]]:
+def _alike(gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, ...]]:
     """Yield GPUs with the same nominal memory in groups of similar capacity, the largest first."""
-    left = sorted(gpus, key=capacity_of)
-    while left:
-        least = (1 - _ALIKE) * capacity_of(left[-1])
-        yield tuple(gpu for gpu in left if capacity_of(gpu) >= least)
-        left = [gpu for gpu in left if capacity_of(gpu) < least]
+    while gpus:
+        least = (1 - _ALIKE) * capacity_of(gpus[-1])
+        yield tuple(gpu for gpu in gpus if capacity_of(gpu) >= least)
+        gpus = [gpu for gpu in gpus if capacity_of(gpu) < least]
 
 
 def _fewest(
@@ -185,40 +187,35 @@ def _fewest(
 ) -> Fewest:
     """Return the fewest GPUs among some numbers."""
     gpu = gpus[0].name
-
-    def first(counts: Sequence[int], holds: Callable[[int], bool]) -> int:
-        """Return the smallest number for which a condition holds, 0 if there is none."""
-        return next(iter(counts[bisect_left(counts, True, key=holds) :]), 0)
-
-    count = first(counts, lambda count: verdict_on(answers, count, gpu) == "fits")
-    fewer = [other for other in counts if other < count or not count]
-    near = first(fewer, lambda count: verdict_on(answers, count, gpu) != "does-not-fit")
-    more = [other for other in counts if 0 < count <= other]
-    found = answers.on(count or near or counts[-1], gpu)
-    runs = (run for run in answers.evidence(COUNTS[-1], gpu) if is_proof(run, data))
+    fitting = (at for at, count in enumerate(counts) if verdict_on(answers, count, gpu) == "fits")
+    place = next(fitting, len(counts))
+    fewer, more = counts[:place], counts[place:]
+    might = [*takewhile(lambda count: verdict_on(answers, count, gpu) != "does-not-fit", reversed(fewer))]
+    count, near = next(iter(more), 0), might[-1] if might else 0
+    answer = answers.on(count or near or counts[-1], gpu)
+    without = bisect_left(more, True, key=lambda count: answers.fits_without_offloading(count, gpu))
+    runs = (run for run in runs_for(answers.needs_on(COUNTS[-1], gpu), data) if is_proof(run, data))
     usual = (run for run in runs if run.tag == "MIN" or family(run.task).upper() == task)
     ran = min(usual, key=lambda run: run.gpus.count, default=None)
+    other = family(ran.task) if ran and family(ran.task).upper() != task else ""
     return Fewest(
-        gpus,
-        found=found if count else None,
-        count=count,
-        without=first(more, lambda count: answers.fits_without_offloading(count, gpu)),
-        near=near,
-        why="" if count else WHY[found.reason],
-        undercuts=count > 0 and found.trust.undercuts,
-        ran=ran,
-        task=family(ran.task) if ran and family(ran.task).upper() != task else "",
-        recorded=answers.smallest(gpu) is not None,
+        gpus[0].memory_gb,
+        [each.name for each in gpus],
+        count,
+        next(iter(more[without:]), 0),
+        near,
+        "" if count else WHY[answer.reason],
+        figures_of_fewest(answer) if count else {},
+        count > 0 and answer.trust.undercuts,
+        smallest_run(answers.needs_on(None, gpu), data) is not None,
+        {"id": ran.id, "gpus": str(ran.gpus), "word": ran.word, "task": other} if ran else {},
     )
 
 
 def verdict_on(answers: Answers, count: int, gpu: str | None) -> Verdict:
     """Return a verdict; without an estimate or enough host memory, this number of GPUs is too small."""
-    try:
-        found = answers.on(count, gpu)
-    except NoAnswerError:
-        return "does-not-fit"
-    return "does-not-fit" if found.reason == "host" else found.verdict
+    answer = answers.attempt(count, gpu)
+    return answer.verdict if isinstance(answer, Answer) and answer.reason != "host" else "does-not-fit"
 
 
 # -- by size class
@@ -230,37 +227,16 @@ def size_models(data: EstimatorContext) -> dict[str, str]:
     This is the model of the analysis, unless tested runs of the size class load others; then it is the model
     that most of these runs load.
     """
-
-    def parameters(model: str) -> float | None:
-        shape = data.shape(model)
-        return shape.parameters if shape else None
-
     models: dict[str, str] = {}
     for size in SIZES:
-        tested = (run for run in data.runs.values() if run.size == size and run.kind == "tested")
-        loaded = Counter(run.model for run in tested)
-        entry = data.analysis.specifications.get(size)
-        stated = entry.model if entry else None
-        if stated and (not loaded or parameters(stated) in map(parameters, loaded)):
-            models[size] = stated
-        elif loaded:
-            models[size] = loaded.most_common(1)[0][0]
+        runs, entry = data.runs.values(), data.analysis.specifications.get(size)
+        tested = Counter(run.model for run in runs if run.size == size and run.kind == "tested")
+        figures = {figures_of(data, model) for model in tested}
+        if entry and entry.model and (not tested or figures_of(data, entry.model) in figures):
+            models[size] = entry.model
+        elif tested:
+            models[size] = tested.most_common(1)[0][0]
     return models
-
-
-@dataclass(frozen=True)
-class FewestTable:
-    """The fewest GPUs of one memory size.
-
-    Attributes:
-        memory_gb: the nominal memory of a GPU.
-        gpus: the names of the GPUs; the estimates are for the first, which has the smallest capacity.
-        rows: size classes, each with the fewest GPUs for all parameters and for LoRA.
-    """
-
-    memory_gb: float
-    gpus: tuple[str, ...]
-    rows: tuple[tuple[str, Fewest, Fewest], ...]
 
 
 def fewest_tables(
@@ -270,14 +246,23 @@ def fewest_tables(
     task: str,
     sizes: tuple[str, ...],
     config: Mapping[str, Any],
-) -> tuple[FewestTable, ...]:
+    fewest_of: Callable[[Question], Sequence[Fewest]] | None = None,
+) -> list[Table]:
     """Return a table for each memory size in GB.
 
     The answer for a size class is that for its model, see ``size_models``.
 
+    Args:
+        data: the records.
+        memories: the memory sizes.
+        task: the task, without LoRA.
+        sizes: the size classes; empty for all with a model.
+        config: settings for all estimates.
+        fewest_of: returns what ``fewest_by_memory`` does for a question and these memory sizes.
+
     Raises:
         NoAnswerError: no GPU has this much memory, a size class or the task is unknown, or the settings
-            cannot be estimated for any model.
+            cannot be estimated for a model.
     """
     models, memory_sizes = size_models(data), sorted({gpu.memory_gb for gpu in data.gpus})
     for memory in set(memories).difference(memory_sizes):
@@ -291,27 +276,15 @@ def fewest_tables(
         raise NoAnswerError.because("the table has columns for LoRA", f"write {name} instead of {task}")
     for key in sorted(OWN_KEYS & config.keys()):
         raise NoAnswerError.because("the table's rows and columns set this key", "remove it", key=key)
-    refused: list[NoAnswerError] = []
 
-    def fewest(model: str, lora: int) -> Mapping[Any, Fewest]:
-        try:
-            found = fewest_by_memory(Question(model, task=name, lora=lora, overrides=config), data, memories)
-        except NoAnswerError as error:
-            refused.append(error)
-            return {}
+    def fewest(size: str, lora: int) -> dict[Any, Fewest]:
+        question = Question(models[size], task=name, lora=lora, overrides=config)
+        by_memory = fewest_of(question) if fewest_of else fewest_by_memory(question, data, memories)
         # Among GPUs of one size and vendor, the last have fast links and the largest capacity.
-        return {(each.memory_gb, each.gpus[0].vendor): each for each in found}
+        return {(each.memory_gb, known_vendor(each.types[0])): each for each in by_memory}
 
-    rows = [(size, fewest(models[size], 0), fewest(models[size], USUAL_RANK)) for size in sizes or models]
-    groups = {key: each.gpus for _, *both in rows for found in both for key, each in found.items()}
-    if not groups:
-        raise refused[0]
-    none = Fewest()
-    return tuple(
-        FewestTable(
-            key[0],
-            tuple(gpu.name for gpu in gpus),
-            tuple((size, full.get(key, none), lora.get(key, none)) for size, full, lora in rows),
-        )
-        for key, gpus in groups.items()
-    )
+    def known_vendor(gpu: str) -> str:
+        return next(each.vendor for each in data.gpus if each.name == gpu)
+
+    rows = [(size, fewest(size, 0), fewest(size, USUAL_RANK)) for size in sizes or models]
+    return [[(size, full[key], lora[key]) for size, full, lora in rows] for key in rows[0][1]]

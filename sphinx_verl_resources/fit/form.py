@@ -1,57 +1,66 @@
-"""A form that answers whether a model fits."""
+"""The form that answers whether a model fits, and the answers that its script looks up."""
 
 from __future__ import annotations
 
+import gc
+import re
+from collections import Counter, defaultdict
 from html import escape
+from itertools import accumulate, count, product
+from operator import sub
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
-from jinja2 import Environment
+from jinja2 import Template
 from sphinx.util.display import status_iterator
 from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
 from ..diagnostics import NoAnswerError
 from ..directive import Option
-from ..domain import ESTIMATOR, LABEL, MODEL, OUT_OF_MEMORY, RUN, VerlDomain, digest, is_for_browsers
+from ..domain import ESTIMATOR, LABEL, MODEL, OUT_OF_MEMORY, RUN, VerlDomain, is_for_browsers
 from ..i18n import N_, _
-from ..memory.phases import LABELS as PHASES
 from ..memory.registries import capacity_of
+from ..memory.roles import LIMITS
 from ..nodes import code_block
 from ..record_tables import entries_named
 from ..rows import as_script
 from ..selection import each_once, phrases
 from ..units import GIB, Category
-from .answer import answer
+from .answer import Answers, answer
 from .charts import phase_chart
-from .command import SEPARATOR, command_of
-from .directives import SettingsDirective
+from .directives import SettingsDirective, answer_nodes
 from .evidence import figures_of
-from .fewest import POWERS
-from .grid import CHOSEN, RANKS, RESPONSES, answers_text, form_models, gpu_groups, html
-from .pages import answer as answer_nodes
-from .question import Question
-from .words import LABELS, as_title, lines, run_name, title, whole
+from .fewest import POWERS, size_models, window_of
+from .question import OWN_KEYS, USUAL_RANK, Question
+from .results import usable_command
+from .words import LABELS, Line, as_title, lines, run_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sphinx.application import Sphinx
 
+    from ..memory.phases import Phase
+    from ..memory.registries import EstimatorContext
     from ..registries import Gpu
+    from .answer import Answer
 
 #: The attribute of a form with what its template needs, until ``settle_forms`` writes it.
 FORM = "verl_form"
+#: The choices, besides model and GPU: longest responses in tokens, and ranks of adapters (0: none).
+RESPONSES, RANKS = (1024, 4096, 16384), (0, USUAL_RANK)
+_MEMORIES_GB = (24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288)
 #: The choices of a form when it opens; the model if it is offered.
 _MODEL, _COUNT, _MEMORY_GB = "Qwen/Qwen2.5-7B", 8, 80
+#: Keys that the choices set, or that follow from the number of GPUs.
+CHOSEN = OWN_KEYS | {LIMITS[1]}
 #: The values of the option for models, and its default.
 _MODELS = "Hugging Face names, separated by commas", "the models of recorded runs and of all size classes"
-#: The files, besides runs and architectures, that decide answers.
-_REGISTRIES = ("gpus.yaml", "config_keys.yaml", "accuracy.yaml")
 #: The command that answers the same question, and its option for adapters.
 _PLAN, _PLAN_LORA = "verl-resources plan {model} --gpus {count}x{gpu} --response {response}", " --lora {lora}"
 _FILE = Path(__file__).parents[1] / "templates" / "form.html.jinja"
-_TEMPLATE = Environment(autoescape=True, trim_blocks=True).from_string(_FILE.read_text("utf-8"))
+_TEMPLATE = Template(_FILE.read_text("utf-8"), autoescape=True, trim_blocks=True)
 #: What the script says besides the lines of an answer.
 _WORDS: Mapping[str, str] = {
     "asked": N_("{model} on {count} GPUs of {gpu}, {lora}, responses of up to {response} tokens"),
@@ -62,7 +71,6 @@ _WORDS: Mapping[str, str] = {
     "response": N_("responses of up to {label} tokens"),
     "count": N_("{label} GPUs"),
     "or": N_(" or "),
-    "between": N_(", "),
     "peak": N_("{phase} (peak)"),
     "range": N_("Range of the peak: {low} to {high} GiB"),
     "capacity": N_("GPU capacity: {size} GiB"),
@@ -72,12 +80,16 @@ _WORDS: Mapping[str, str] = {
     "copied": N_("Copied"),
     "notCopied": N_("The browser did not allow copying."),
 }
+#: The lines whose numbers differ in nearly every answer, and the placeholder of a number.
+_VARYING, _HOLE = ("verdict", "layout", "host", "release"), "{#}"
+_NUMBER = re.compile(r"(?<![\w#.])\d[\d,.]*(?<=\d)(?!\w)", re.ASCII)
+#: The place of a link to a run in the HTML of a line.
+_RUN = re.compile(r"{([a-z0-9-]+)}")
+_Tables = defaultdict[str, defaultdict[Any, int]]
 
 
 def _names(text: str) -> tuple[str, ...]:
-    found = phrases(text)
-    each_once(found, str.casefold, "name at least one, or leave the option out")
-    return tuple(found)
+    return each_once(phrases(text), str, "name at least one, or leave the option out")
 
 
 class VerlWhatIf(SettingsDirective):
@@ -96,99 +108,75 @@ class VerlWhatIf(SettingsDirective):
             raise NoAnswerError.because("the form sets this key", "leave it out", key=key, code="directive")
         if self.problems:
             return []
-        groups = gpu_groups(self.data)
-        fields = _fields(models, groups)
-        values, labels = ({field[0]: field[2][field[3]][side] for field in fields} for side in (0, 1))
+        fields = self._fields(models)
+        values = {name: value for name, (_label, _options, value) in fields.items()}
+        labels = {name: options[value] for name, (_label, options, value) in fields.items()}
         model, count, gpu, lora, response = values.values()
-        asked = Question(model, int(count), gpu, None, int(lora), None, int(response), settings)
-        found = answer(asked, self.data)
-        best, fits = found.best.estimate, found.verdict != "does-not-fit"
-        self.problems += best.warnings
-        command = command_of(found.best, self.data) if fits else ""
-        form = nodes.container("", *answer_nodes(found, self.env), classes=[self.directive])
-        form += code_block(command, "shell", "verl-flags") if fits else []
-        script_url, runs = self.domain.links.file, self.data.runs.values()
-        scripts = {run.id: script_url(run.script.ref, run.script.path) for run in runs if run.script}
+        first = answer(Question(model, count, gpu, None, lora, None, response, settings), self.data)
+        self.problems += first.best.estimate.warnings
+        command = usable_command(first) or ""
+        form = nodes.container("", *answer_nodes(first, self.env), classes=[self.directive])
+        form += code_block(command, "shell", "verl-flags") if command else []
         words = {name: _(text) for name, text in _WORDS.items()}
-        words["change"] = html(_("To make it fit"), "{ways}.")
-        # In whole GiB, as the script has them.
-        drawing = phase_chart(best, _("Memory per GPU by phase"))
-        sizes = [f"{whole(phase.total)} GiB" for phase in best.phases]
-        bars = [bar._replace(value=size) for bar, size in zip(drawing.bars, sizes, strict=True)]
+        words["change"] = html(Line("change", _("To make it fit"), "{ways}."))
         form[FORM] = {
             "fields": fields,
             "asked": words["asked"].format(**labels),
-            "badge": (found.verdict, title(found.verdict)),
-            "lines": [(html(line.title, line.text), [run.id for run in line.runs]) for line in lines(found)],
-            "chart": drawing._replace(bars=bars).node("").astext(),
+            "verdict": first.verdict,
+            "lines": [html(line) for line in lines(first)],
+            "chart": phase_chart(first.best.estimate, _("Memory per GPU by phase")).node("").astext(),
             "plan": _PLAN.format(**values),
             "command": command,
-            "script": next((scripts[run.id] for run in found.proof if run.word == "ran" and run.script), ""),
+            "script": next((run.id for run in first.proof if run.word == "ran" and run.script), ""),
             "data": {
                 "files": self._files(models, settings),
                 "words": words,
                 "plan": (_PLAN, _PLAN_LORA),
-                "separator": SEPARATOR,
-                "scripts": scripts,
                 "titles": {verdict: as_title(_(text)) for verdict, text in LABELS.items()},
-                "capacities": [round(capacity_of(group[0]) / GIB) for group in groups],
-                "phases": [_(text) for text in PHASES.values()],
                 "categories": [(each.colour, each.letter) for each in Category],
             },
         }
         return [form]
 
-    def _files(self, models: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
-        """Note the file with the answers for each model, and return the files' names.
+    def _fields(self, models: Sequence[str]) -> dict[str, tuple[str, dict[Any, str], Any]]:
+        """Return the fields by name: label, the label of each value, and the first choice."""
+        gpus = {}
+        for group in gpu_groups(self.data):
+            names = ", ".join(gpu.name.removesuffix(f"-{gpu.memory_gb:g}GB") for gpu in group)
+            gpus[group[0].name] = f"{group[0].memory_gb:g} GB ({names})"
+        first_gpu = next(name for name, label in gpus.items() if label.startswith(f"{_MEMORY_GB} GB "))
+        first_model = _MODEL if _MODEL in models else models[0]
+        counts, lengths = ({value: f"{value:,}" for value in values} for values in (POWERS, RESPONSES))
+        adapters = {rank: _("LoRA (rank {rank})").format(rank=rank) for rank in RANKS if rank}
+        return {
+            "model": (_("Model"), {model: model.rpartition("/")[2] for model in models}, first_model),
+            "count": (_("GPUs"), counts, _COUNT),
+            "gpu": (_("GPU memory"), gpus, first_gpu),
+            "lora": (_("Trained"), {0: _("all parameters"), **adapters}, 0),
+            "response": (_("Longest response"), lengths, RESPONSES[0]),
+        }
 
-        Answers are kept beside the doctrees until something that decides them changes. If Sphinx uses several
-        processes, they share the work.
+    def _files(self, models: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
+        """Note the file with the answers for each model, and return the files' keys.
+
+        If Sphinx uses several processes, they share the work.
         """
-        app, data, keys = self.domain.app, self.data, dict[str, str]()
-        code = [path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.[mp][oy]"))]
-        registries = [[file.content for file in data.files[name]] for name in _REGISTRIES]
-        common = digest(code, registries, settings, app.config.language)
-        for model in models:
-            figures = figures_of(data, model)
-            runs = [run for run in data.runs.values() if figures_of(data, run.model) == figures]
-            keys[model] = digest(common, data.architectures.get(model), runs)[:16]
-        kept = {model: Path(app.doctreedir, f"verl-form-{digest(model, settings)[:16]}.js") for model in keys}
-        texts = {model: file.read_text("utf-8") if file.is_file() else "" for model, file in kept.items()}
-        # The key comes last, so that a file of which a part is missing does not count.
-        missing = [model for model, text in texts.items() if not text.endswith(keys[model])]
-        progress = status_iterator(missing, "answering the form... ", "brown", len(missing), app.verbosity)
+        app, files = self.domain.app, {model: self.kept(model, settings) for model in models}
+        todo = [model for model, file in files.items() if file.read() is None]
+        progress = status_iterator(todo, "answering the form... ", "brown", len(todo), app.verbosity)
 
         def compute(model: str) -> None:
-            text, key = answers_text(model, settings, data), keys[model]
-            kept[model].write_text(f'(globalThis.verlWhatIf ??= {{}})["{key}"]={text};\n//{key}', "utf-8")
+            text, file = answers_text(model, settings, self.data), files[model]
+            file.write(f'(globalThis.verlWhatIf ??= {{}})["{file.key}"]={text};')
 
         tasks: Any = ParallelTasks(app.parallel) if parallel_available and app.parallel > 1 else SerialTasks()
-        for model in missing:
+        for model in todo:
             tasks.add_task(compute, model, lambda *_results: next(progress))
         tasks.join()
         next(progress, None)
-        for model, file in kept.items():
-            self.domain.note_file(f"_static/verl-what-if-{keys[model]}.js", file.read_text("utf-8"))
-        return [*keys.values()]
-
-
-def _fields(models: Sequence[str], groups: Sequence[Sequence[Gpu]]) -> list[tuple[Any, ...]]:
-    """Return the fields: name, label, pairs of value and label, and the index of the first choice."""
-    gpus = []
-    for group in groups:
-        names = ", ".join(gpu.name.removesuffix(f"-{gpu.memory_gb:g}GB") for gpu in group)
-        gpus.append((group[0].name, f"{group[0].memory_gb:g} GB ({names})"))
-    adapters = [(str(rank), _("LoRA (rank {rank})").format(rank=rank)) for rank in RANKS if rank]
-    counts, lengths = ([(str(count), f"{count:,}") for count in counts] for counts in (POWERS, RESPONSES))
-    first_gpu = [group[0].memory_gb for group in groups].index(_MEMORY_GB)
-    first_model = models.index(_MODEL) if _MODEL in models else 0
-    return [
-        ("model", _("Model"), [(model, model.rpartition("/")[2]) for model in models], first_model),
-        ("count", _("GPUs"), counts, POWERS.index(_COUNT)),
-        ("gpu", _("GPU memory"), gpus, first_gpu),
-        ("lora", _("Trained"), [("0", _("all parameters")), *adapters], 0),
-        ("response", _("Longest response"), lengths, 0),
-    ]
+        for file in files.values():
+            self.domain.note_file(f"_static/verl-what-if-{file.key}.js", f"{file.read()}\n")
+        return [file.key for file in files.values()]
 
 
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -202,17 +190,120 @@ def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         own = "" if page == docname else app.builder.get_relative_uri(docname, page).partition("#")[0]
         return f"{own}#{target.anchor}".rstrip("#") if target else ""
 
+    links, scripts = {}, {}
+    for run in domain.records.runs.values():
+        name, place = escape(run_name(run)), address(RUN, run.id)
+        links[run.id] = f'<a href="{place}">{name}</a>' if place else name
+        scripts[run.id] = domain.links.file(run.script.ref, run.script.path) if run.script else ""
     for form in list(doctree.findall(nodes.container)):
         about = form.attributes.pop(FORM, None)
         if about and is_for_browsers(app.builder):
-            rows = {run: place for run in domain.records.runs if (place := address(RUN, run))}
-            names = {run: escape(run_name(record)) for run, record in domain.records.runs.items()}
-            names |= {run: f'<a href="{place}">{names[run]}</a>' for run, place in rows.items()}
             about["lines"] = [
-                text.replace("{runs}", _(", ").join(names[run] for run in runs))
-                for text, runs in about["lines"]
+                _RUN.sub(lambda run: links.get(run[1], run[0]), line) for line in about["lines"]
             ]
-            about["data"] = as_script({**about["data"], "rows": rows})
+            about["json"] = as_script({**about["data"], "links": links, "scripts": scripts})
             about |= {"remedies": address(LABEL, OUT_OF_MEMORY), "more": address(LABEL, ESTIMATOR)}
-            text = _TEMPLATE.render(about, _=_)
+            text = _TEMPLATE.render(about, script=scripts.get(about["script"], ""), _=_)
             form.parent.replace(form, nodes.raw("", text, format="html"))
+
+
+# -- choices and answers
+
+
+def form_models(data: EstimatorContext) -> list[str]:
+    """Return a model for each size class, and every model of recorded runs, the smallest first.
+
+    Of several models with the same figures, only the one that most runs load is returned.
+    """
+    names = [*size_models(data).values(), *(run.model for run in data.runs.values())]
+    counts = Counter(entry.hf_id for name in names if (entry := data.architectures.get(name)))
+    models = {figures_of(data, model): model for model, _count in reversed(counts.most_common())}
+    return sorted(models.values(), key=lambda model: data.known_shape(model).parameters)
+
+
+def gpu_groups(data: EstimatorContext) -> list[tuple[Gpu, ...]]:
+    """Return the GPUs to choose from, by memory size and vendor; the smallest capacity comes first.
+
+    Where some GPUs of a group have fast links, the others are left out, because layouts depend on the link.
+    """
+    groups: defaultdict[tuple[float, str], list[Gpu]] = defaultdict(list)
+    for gpu in sorted(data.gpus, key=lambda gpu: (not gpu.fast_link, capacity_of(gpu))):
+        if gpu.bfloat16 and gpu.memory_gb in _MEMORIES_GB:
+            group = groups[gpu.memory_gb, gpu.vendor]
+            group += [gpu] if not group or gpu.fast_link == group[0].fast_link else []
+    return [tuple(groups[key]) for key in sorted(groups)]
+
+
+def html(line: Line) -> str:
+    """Return a line of an answer in HTML, with a bold title, and with ids in braces for links to runs."""
+    between = _("{title}: {text}").format(title="", text="")
+    start = f"<strong>{escape(line.title)}</strong>{between}" if line.title else ""
+    runs = _(", ").join(f"{{{run.id}}}" for run in line.runs)
+    return start + escape(line.text, quote=False).replace("{runs}", runs)
+
+
+def pieces_of(phase: Phase) -> list[int]:
+    """Return the categories of a phase in GiB; their sum is the rounded total."""
+    ends = [0, *(round(size / GIB) for size in accumulate(phase.sizes.values()))]
+    return [*map(sub, ends[1:], ends)]
+
+
+def answers_text(model: str, settings: Mapping[str, Any], data: EstimatorContext) -> str:
+    """Return the answers to every combination of choices for a model, as JSON.
+
+    ``windows`` has an entry for each GPU, rank and response length: the index in ``POWERS`` of the most GPUs
+    on which the model does not fit; the index of the fewest on which it fits; and a cell, or the reason why
+    there is no estimate, for each number of GPUs from the first on.
+
+    A cell has the indices of its kind, bars and command in tables; the ends of its range and the GPU's
+    capacity in GiB; then the numbers that replace each ``{#}`` in its texts and its command.
+
+    - ``kinds``: the verdict, the id of a run whose script ran, and indices of texts, the reason first.
+    - ``texts``: lines in HTML, with the GPU's name and the links to runs as ``{GPU}`` and ``{id}``; phases.
+    - ``bars``: indices of pieces. ``pieces``: index of the phase in texts, and the GiB of each category.
+    - ``commands``: indices of words. ``words``: the lines of commands.
+
+    Args:
+        model: its Hugging Face name, which must be known.
+        settings: further settings, none of them in ``CHOSEN``.
+        data: the records.
+    """
+    tables: _Tables = defaultdict(lambda: defaultdict(count().__next__))
+    windows: list[list[Any]] = []
+    gc.disable()  # the collector takes a fifth of the time, and nothing here has reference cycles
+    questions = [
+        Answers(Question(model, gpus=1, lora=rank, response=response, overrides=settings), data)
+        for rank, response in product(RANKS, RESPONSES)
+    ]
+    for (gpu, *_alike), answers in product(gpu_groups(data), questions):
+        first, fits, cells = window_of(answers, gpu.name)
+        windows.append([first, fits, *(_cell(each, tables) for each in cells)])
+    gc.enable()
+    return as_script({"windows": windows, **{name: [*table] for name, table in tables.items()}})
+
+
+def _cell(answer: Answer | NoAnswerError, tables: _Tables) -> list[int | str] | str:
+    """Return the cell of an answer, and add its texts, bars and command to the tables if they are new."""
+    if isinstance(answer, NoAnswerError):
+        return escape(str(answer))
+    best, numbers = answer.best.estimate, list[str]()
+    script = next((run.id for run in answer.proof if run.word == "ran" and run.script), "")
+    kind: list[Any] = [answer.verdict, script]
+    for line in lines(answer):
+        text = html(line)
+        if line.name in _VARYING:
+            text = text.replace(str(answer.request.gpu), "{GPU}")
+            numbers += _NUMBER.findall(text)
+            text = _NUMBER.sub(_HOLE, text)
+        kind.append(tables["texts"][text])
+    command = usable_command(answer) or ""
+    numbers += _NUMBER.findall(command)
+    words = (tables["words"][word] for word in _NUMBER.sub(_HOLE, command).split("\n"))
+    phases = [(tables["texts"][escape(_(phase.label))], *pieces_of(phase)) for phase in best.phases]
+    return [
+        tables["kinds"][tuple(kind)],
+        tables["bars"][tuple(tables["pieces"][pieces] for pieces in phases)],
+        tables["commands"][tuple(words)],
+        *(round(size / GIB) for size in (best.low, best.high, best.capacity or 0)),
+        *(int(number) if number.isdecimal() and number[0] != "0" else number for number in numbers),
+    ]

@@ -16,14 +16,13 @@ from ..memory.settings import gpu_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..memory.registries import EstimatorContext
     from ..memory.request import Request, Verdict
 
 #: The numbers of GPUs to try: powers of two within a node, then whole nodes.
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 #: verl's default token budget; larger ones hardly train faster.
 USUAL_BUDGET = 16384
-_RESPONSE = LIMITS[1]
+_RESPONSE, _BUDGET = LIMITS[1], "max_token_len_per_gpu"
 #: What can be offloaded to host memory; ``adam-on-cpu``: the CPU computes the optimizer step, which is slow.
 OFFLOADED = ("weights", "gradients", "optimizer", "activations", "adam-on-cpu")
 #: The host memory of a node that is assumed, as a multiple of the memory of its GPUs.
@@ -149,43 +148,42 @@ class Layout:
 # -- the limits of a layout's settings
 
 
-def largest_token_budget(layout: Layout, data: EstimatorContext) -> int | None:
+def largest_token_budget(layout: Layout) -> int | None:
     """Return the largest micro-batch whose range fits, in tokens per GPU, up to a whole step.
 
     Return None if not even one sequence fits, or if micro-batches are counted in sequences.
     """
     settings = layout.estimate.settings
-    micro, divisor = settings.actor.micro_batch, settings.actor.micro_batch.sharers
+    micro, limit = settings.actor.micro_batch, settings.lengths.limit
     if not micro.dynamic:
         return None
-    least = max(math.ceil(settings.lengths.limit / divisor), micro.tokens if layout.fits else 0)
-    most = max(least, math.ceil(settings.old_micro_batch.most * settings.lengths.limit / divisor))
-    return _largest(least, most, lambda tokens: _fits(layout, _with_budget(layout, tokens), data))
+    least = max(math.ceil(limit / micro.sharers), micro.tokens if layout.fits else 0)
+    most = max(least, math.ceil(settings.old_micro_batch.most * limit / micro.sharers))
+    return _largest(least, most, lambda tokens: _fits(layout, _with_budget(layout, tokens)))
 
 
-def longest_response(layout: Layout, data: EstimatorContext) -> int | None:
+def longest_response(layout: Layout) -> int | None:
     """Return the longest response that fits, in tokens; None if not even a short one fits.
 
     A token budget that is shorter than the sequence is raised to its length. The sequence must also fit into
     the rollout engine's KV cache and the model's positions.
     """
-    settings, architecture = layout.estimate.settings, layout.estimate.shape.architecture
-    micro, divisor = settings.actor.micro_batch, settings.actor.micro_batch.sharers
-    response = layout.request.config.get(_RESPONSE, data.defaults(layout.request.version)[_RESPONSE])
+    estimate, request = layout.estimate, layout.request
+    settings, micro = estimate.settings, estimate.settings.actor.micro_batch
+    response = request.config.get(_RESPONSE, estimate.registries.defaults(request.version)[_RESPONSE])
     if type(response) is not int:
         return None
     prompt = int(settings.lengths.limit) - response
+    most = settings.positions or estimate.shape.architecture.positions_of(request.model)
+    if not settings.rollout.separate:
+        most = int(min(most, layout.cache[0]))
 
     def fits(tokens: int) -> bool:
-        length = prompt + tokens
-        if not settings.rollout.separate and layout.cache[0] < length:
-            return False
-        budget = max(micro.tokens if layout.fits else 0, math.ceil(length / divisor))
-        longer = {**(_with_budget(layout, budget) if micro.dynamic else {}), _RESPONSE: tokens}
-        return _fits(layout, longer, data)
+        budget = max(micro.tokens if layout.fits else 0, math.ceil((prompt + tokens) / micro.sharers))
+        budgets = _with_budget(layout, budget) if micro.dynamic else {}
+        return _fits(layout, {**budgets, _RESPONSE: tokens})
 
-    most = (settings.positions or architecture.positions_of(layout.request.model)) - prompt
-    return _largest(response if layout.fits and fits(response) else 1, most, fits)
+    return _largest(response if layout.fits and fits(response) else 1, most - prompt, fits)
 
 
 def _largest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
@@ -199,11 +197,10 @@ def _with_budget(layout: Layout, tokens: int) -> Mapping[str, Any]:
     """Return the settings for a token budget in every pass."""
     critic = layout.estimate.settings.critic is not None
     keys = {key for key in BUDGETS if critic or not key.startswith("critic.")}
-    given = {key for key in layout.request.config if key.endswith("max_token_len_per_gpu")}
-    return dict.fromkeys(keys | given, tokens)
+    return dict.fromkeys({*keys, *(key for key in layout.request.config if key.endswith(_BUDGET))}, tokens)
 
 
-def _fits(layout: Layout, changes: Mapping[str, Any], data: EstimatorContext) -> bool:
+def _fits(layout: Layout, changes: Mapping[str, Any]) -> bool:
     """Return whether a layout fits with changed settings."""
-    changed = attempt(layout.request.having(changes), data)
+    changed = attempt(layout.request.having(changes), layout.estimate.registries)
     return isinstance(changed, Estimate) and changed.fits

@@ -1,4 +1,6 @@
-"""Levers: the one list of settings that free memory, each with its cost, evidence and limits.
+"""Levers: the one list of settings that free memory, each with its cost and limits.
+
+A comment names the place in verl's sources at 1dda039b9 that says what a lever does.
 
 Costs in time follow verl's documents, which give few figures. *Little* is work that is done once per step or
 recomputed once; *much* means that the GPU is idle while the host computes.
@@ -9,17 +11,15 @@ With FSDP there is no lever for the reference policy: verl always keeps it on th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..memory.engine import cache_tokens
 from ..memory.estimate import Estimate, attempt
-from ..memory.phases import LABELS, phases_of
+from ..memory.phases import LABELS
 from ..memory.reader import OF_ACTOR, OF_CRITIC
 from ..memory.recorded import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
 from ..memory.request import ACTOR, REFERENCE, ROLLOUT
@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 
     from ..memory.estimate import AnyEstimate
     from ..memory.reader import Sections
-    from ..memory.roles import Role
+    from ..memory.roles import MicroBatch, Role
     from ..memory.settings import Settings
     from ..memory.shape import Shape
 
 #: The cost of a lever in time.
 Cost = Literal["none", "little", "much"]
+COSTS: tuple[Cost, ...] = get_args(Cost)
+#: The rank of a lever that can change results, after those of ``COSTS``.
+CHANGES_RESULTS = 3
 Overrides = dict[str, Any]
 #: FSDP shards and updates the parameters in the data type in which ``from_pretrained`` loads them, without a
 #: copy in fp32 (workers/engine/fsdp/transformer_impl.py:236 at 1dda039b9).
 ROUNDS = N_(
-    "Weights, gradients and Adam's moments are then in bfloat16, without an fp32 copy: small updates may be "
+    "Weights, gradients and Adam's moments are in bfloat16, without an fp32 copy: small updates may be "
     "lost to rounding. Compare the reward with an fp32 run."
 )
 FILLS_HOST = N_("Offloaded state uses host memory.")
@@ -52,10 +55,8 @@ _UPDATE = frozenset(name for name in LABELS if name.endswith(("-forward", "-back
 _BATCHES = _ALL - {"loading", "rollout", "weight-sync"}
 STARTUP, HOST = frozenset({"startup"}), frozenset({"host"})
 #: The ends of keys that a partial source may leave out, by the name in ``Settings.unstated``.
-_UNSTATED = {
-    "padding": ("remove_padding",), "length": ("model_len",), "recompute": ("recompute_granularity",),
-    "offload": (".param_offload", ".optimizer_offload"),
-}  # fmt: skip
+_UNSTATED = {"padding": ("remove_padding",), "length": ("model_len",), "recompute": ("_granularity",),
+             "offload": (".param_offload", ".optimizer_offload")}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,26 +68,20 @@ class Lever:
             names of ``Sections``; ``{backend}`` is the section of the training backend.
         cost: its cost in time.
         phases: the phases that it can lower; a lever of one role may lower those in which the other works.
-        text: what it does, as a translatable sentence.
-        evidence: a place in verl's sources at 1dda039b9.
         caveat: when not to use it, as a translatable sentence; empty if it has no other cost.
-        messages: the forms of messages that call for it, see ``intake.failure_forms``.
-        device: ``cuda`` if verl does not use it on NPUs.
+        cuda_only: whether verl does not use it on NPUs.
     """
 
     steps: Overrides | Callable[[Estimate, Role], Iterable[Overrides]]
     cost: Cost
-    phases: frozenset[str]
-    text: str
-    evidence: str
+    phases: frozenset[str] = frozenset()
     caveat: str = ""
-    messages: tuple[str, ...] = ()
-    device: Literal["any", "cuda"] = "any"
+    cuda_only: bool = False
 
     @property
     def rank(self) -> int:
         """The rank of its cost; a lever that can change results comes last."""
-        return 3 if self.caveat == ROUNDS else ("none", "little", "much").index(self.cost)
+        return CHANGES_RESULTS if self.caveat == ROUNDS else COSTS.index(self.cost)
 
 
 class Option(NamedTuple):
@@ -96,36 +91,35 @@ class Option(NamedTuple):
     steps: tuple[Overrides, ...]
 
 
-def options_for(found: Estimate) -> Iterator[Option]:
+def options_for(own: Estimate) -> Iterator[Option]:
     """Yield every lever that may help, in the order of ``LEVERS``; some have no effect on the estimate.
 
     Leaves out settings that the version of verl lacks, that are already set, or whose value is unknown.
     """
-    registries, request, settings = found.registries, found.request, found.settings
+    registries, request, settings = own.registries, own.request, own.settings
     given, defaults = registries.in_todays_names(request.config), registries.defaults(request.version)
     unread = {registries.renamed.get(key, key) for key in request.unread}
     ends = sum((_UNSTATED[name] for name in settings.unstated), ("_parallel_size",) * request.partial)
     gpu = gpu_of(request, registries)
-    devices = ("any",) if gpu and gpu.vendor == "huawei" else ("any", "cuda")
+    is_npu = gpu is not None and gpu.vendor == "huawei"
 
     def changed(step: Overrides, role: Role, of: Sections) -> Overrides:
         """Return what a step changes, under the names of the version; nothing if it is impossible."""
         backend, other = (of.megatron, of.fsdp) if role.backend == "megatron" else (of.fsdp, of.megatron)
-        own = {key.format(**of._asdict(), backend=backend): value for key, value in step.items()}
-        present = {key: given.get(key, defaults.get(key)) for key in own}
-        present[f"{of.role}.strategy"] = role.backend
-        own = {key: value for key, value in own.items() if present[key] != value}
-        names = {key: key if key in given else registries.name_in(key, settings.version) for key in own}
-        unknown = any(key in unread or (key not in given and key.endswith(ends)) for key in own)
-        if unknown or None in names.values() or any(key.startswith(other) for key in own):
+        present = {**defaults, **given, f"{of.role}.strategy": role.backend}
+        named = {key.format(**of._asdict(), backend=backend): value for key, value in step.items()}
+        named = {key: value for key, value in named.items() if present.get(key) != value}
+        names = {key: key if key in given else registries.name_in(key, settings.version) for key in named}
+        unknown = any(key in unread or (key not in given and key.endswith(ends)) for key in named)
+        if unknown or None in names.values() or any(key.startswith(other) for key in named):
             return {}
-        return {str(names[key]): value for key, value in own.items()}
+        return {str(names[key]): value for key, value in named.items()}
 
     for lever in LEVERS:
         known: list[tuple[Overrides, ...]] = [()]
         for role, of in (settings.actor, OF_ACTOR), (settings.critic, OF_CRITIC):
-            if role and lever.device in devices:
-                steps = lever.steps(found, role) if callable(lever.steps) else (lever.steps,)
+            if role and not (is_npu and lever.cuda_only):
+                steps = lever.steps(own, role) if callable(lever.steps) else (lever.steps,)
                 known.append(tuple(filter(None, (changed(step, role, of) for step in steps))))
                 if known[-1] not in known[:-1]:
                     yield Option(lever, known[-1])
@@ -153,73 +147,80 @@ def _halved(size: int, least: int) -> list[int]:
     return [] if size <= least else [max(size // 2, least), *_halved(max(size // 2, least), least)]
 
 
-def _sizes(found: Estimate, *, dynamic: bool) -> dict[str, int]:
-    """Return the sizes of the micro-batches in tokens or sequences, by key; unset keys follow the actor's."""
-    settings, name = found.settings, "max_token_len_per_gpu" if dynamic else "micro_batch_size_per_gpu"
+def passes_of(settings: Settings) -> dict[str, MicroBatch]:
+    """Return the micro-batches of every pass, by the beginning of their keys."""
     passes = {f"{ACTOR}.ppo_": settings.actor.micro_batch, f"{ROLLOUT}.log_prob_": settings.old_micro_batch}
     if settings.reference:
         passes[f"{REFERENCE}.log_prob_"] = settings.reference_micro_batch
     if settings.critic:
-        infers = behaviour(settings.version).one_critic_budget and dynamic
-        passes["critic.ppo_infer_" if infers else "critic.ppo_"] = settings.critic.micro_batch
-    return {
+        passes["critic.ppo_"] = settings.critic.micro_batch
+    return passes
+
+
+def _sizes(own: Estimate, *, dynamic: bool) -> dict[str, int]:
+    """Return the sizes of the micro-batches in tokens or sequences, by key; unset keys follow the actor's."""
+    name = "max_token_len_per_gpu" if dynamic else "micro_batch_size_per_gpu"
+    sizes = {
         start + name: micro.tokens if dynamic else micro.sequences or 1
-        for start, micro in passes.items()
-        if micro.dynamic == dynamic and (".log_prob_" not in start or start + name in found.request.config)
+        for start, micro in passes_of(own.settings).items()
+        if micro.dynamic == dynamic and (".log_prob_" not in start or start + name in own.request.config)
     }
+    if behaviour(own.settings.version).one_critic_budget and f"critic.ppo_{name}" in sizes and dynamic:
+        sizes[f"critic.ppo_infer_{name}"] = sizes.pop(f"critic.ppo_{name}")
+    return sizes
 
 
-def _share(found: Estimate, gpus: int = 0) -> int:
+def _share(own: Estimate, gpus: int = 0) -> int:
     """Return one GPU's share of the longest sequence in tokens, if some GPUs share a sequence."""
-    return -(-int(found.settings.lengths.limit) // (gpus or found.settings.actor.micro_batch.sharers))
+    return -(-int(own.settings.lengths.limit) // (gpus or own.settings.actor.micro_batch.sharers))
 
 
-def _smaller(found: Estimate, _: Role, *, dynamic: bool) -> Iterator[Overrides]:
+def _smaller(own: Estimate, _: Role, *, dynamic: bool) -> Iterator[Overrides]:
     """Yield smaller micro-batches, halved from the largest pass down to one sequence."""
-    sizes = _sizes(found, dynamic=dynamic)
-    for most in _halved(max(sizes.values(), default=1), _share(found) if dynamic else 1):
+    sizes = _sizes(own, dynamic=dynamic)
+    for most in _halved(max(sizes.values(), default=1), _share(own) if dynamic else 1):
         yield {key: most for key, size in sizes.items() if size > most}
 
 
-def _dynamic(found: Estimate, _: Role) -> Iterator[Overrides]:
+def _dynamic(own: Estimate, _: Role) -> Iterator[Overrides]:
     """Yield token budgets instead of numbers of sequences, from verl's default down to one sequence."""
-    least = _share(found)
-    for tokens in [] if found.settings.actor.micro_batch.dynamic else _halved(2 * max(16384, least), least):
+    least = _share(own)
+    for tokens in [] if own.settings.actor.micro_batch.dynamic else _halved(2 * max(16384, least), least):
         yield {f"{ACTOR}.use_dynamic_bsz": True, f"{ACTOR}.ppo_max_token_len_per_gpu": tokens}
 
 
-def _whole_mini_batch(found: Estimate, role: Role) -> Iterator[Overrides]:
+def _whole_mini_batch(own: Estimate, role: Role) -> Iterator[Overrides]:
     """Yield the token budget of a whole mini-batch, if every GPU keeps gradients between micro-batches."""
-    if role.fsdp.defers_sync and role.fsdp.shard > 1 and micro_batches(found.settings, role) > 1:
-        last, is_critic = [*_sizes(found, dynamic=True)][-1:], role is found.settings.critic
+    if role.fsdp.defers_sync and role.fsdp.shard > 1 and micro_batches(own.settings, role) > 1:
+        last, is_critic = [*_sizes(own, dynamic=True)][-1:], role is own.settings.critic
         budget = last[0] if last and is_critic else "{role}.ppo_max_token_len_per_gpu"
-        tokens = -(-role.micro_batch.most * int(found.settings.lengths.limit) // role.micro_batch.sharers)
+        tokens = -(-role.micro_batch.most * int(own.settings.lengths.limit) // role.micro_batch.sharers)
         yield {**({} if role.micro_batch.dynamic else {"{role}.use_dynamic_bsz": True}), budget: tokens}
 
 
-def _ulysses(found: Estimate, _: Role) -> Iterator[Overrides]:
+def _ulysses(own: Estimate, _: Role) -> Iterator[Overrides]:
     """Yield larger Ulysses sizes, with token budgets of exactly one sequence.
 
     verl rejects Ulysses with padding (workers/engine/fsdp/transformer_impl.py:129 at 1dda039b9). Budgets are
     per GPU, so a larger size saves nothing unless they are lowered.
     """
-    settings, sizes = found.settings, _sizes(found, dynamic=True)
+    settings, sizes = own.settings, _sizes(own, dynamic=True)
     sections = [OF_ACTOR.fsdp, *[f"{REFERENCE}.fsdp_config"] * settings.reference]
     sections += [OF_CRITIC.fsdp] if settings.critic else []
-    for size in _doubled(settings.actor.fsdp.ulysses, 8, settings.gpus, found.shape.heads):
+    for size in _doubled(settings.actor.fsdp.ulysses, 8, settings.gpus, own.shape.heads):
         keys = {f"{section}.ulysses_sequence_parallel_size": size for section in sections}
-        budgets = {key: _share(found, size) for key, tokens in sizes.items() if tokens > _share(found, size)}
+        budgets = {key: _share(own, size) for key, tokens in sizes.items() if tokens > _share(own, size)}
         yield {**keys, "{model}.use_remove_padding": True, **budgets}
 
 
-def _divided(found: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
+def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
     """Yield larger values of one of Megatron's sizes that divide the GPUs and the model."""
-    own, gpus, moe = role.megatron, found.settings.gpus, found.shape.architecture.moe
-    replicas = gpus // (own.tensor * own.pipeline * own.context)
+    of, gpus, moe = role.megatron, own.settings.gpus, own.shape.architecture.moe
+    replicas = gpus // (of.tensor * of.pipeline * of.context)
     sizes = {
-        "tensor": _doubled(own.tensor, 8, replicas * own.tensor, found.shape.heads),
-        "pipeline": _doubled(own.pipeline, found.shape.layers, replicas * own.pipeline),
-        "expert": _doubled(own.expert, 16, gpus // own.pipeline, moe.num_experts if moe else 1),
+        "tensor": _doubled(of.tensor, 8, replicas * of.tensor, own.shape.heads),
+        "pipeline": _doubled(of.pipeline, own.shape.layers, replicas * of.pipeline),
+        "expert": _doubled(of.expert, 16, gpus // of.pipeline, moe.num_experts if moe else 1),
     }
     whole = {"{megatron}.expert_tensor_parallel_size": 1} if name == "expert" else {}
     yield from ({f"{{megatron}}.{name}_model_parallel_size": size, **whole} for size in sizes[name])
@@ -235,23 +236,19 @@ def lower_utilizations(shape: Shape, settings: Settings) -> Iterator[float]:
         yield share
 
 
-def _lower_share(found: Estimate, _: Role) -> Iterator[Overrides]:
-    yield from ({ENGINE_SHARE: share} for share in lower_utilizations(found.shape, found.settings))
-
-
-def _wider(found: Estimate) -> list[int]:
+def _wider(own: Estimate) -> list[int]:
     """Return larger tensor-parallel sizes of the rollout engine."""
-    return _doubled(found.settings.rollout.tensor, 32, found.settings.gpus, found.shape.heads)
+    return _doubled(own.settings.rollout.tensor, 32, own.settings.gpus, own.shape.heads)
 
 
-def _starting(found: Estimate, _: Role) -> Iterator[Overrides]:
+def _starting(own: Estimate, _: Role) -> Iterator[Overrides]:
     """Yield what lets the rollout engine start: shorter sequences, a larger share, then more GPUs."""
-    rollout, limit = found.settings.rollout, int(found.settings.lengths.limit)
+    rollout, limit = own.settings.rollout, int(own.settings.lengths.limit)
     length = {} if rollout.model_length and rollout.model_length <= limit else {ENGINE_LENGTH: limit}
     larger = (tenths / 10 for tenths in range(1, 10) if tenths / 10 > rollout.utilization)
-    for tensor, share in product((rollout.tensor, *_wider(found)), (rollout.utilization, *larger)):
+    for tensor, share in product((rollout.tensor, *_wider(own)), (rollout.utilization, *larger)):
         engine = replace(rollout, utilization=share, tensor=tensor)
-        if cache_tokens(found.shape, replace(found.settings, rollout=engine)) >= limit:
+        if cache_tokens(own.shape, replace(own.settings, rollout=engine)) >= limit:
             yield {**length, ENGINE_SHARE: share, ENGINE_TP: tensor}
 
 
@@ -259,69 +256,56 @@ def _starting(found: Estimate, _: Role) -> Iterator[Overrides]:
 
 _CPU = "{role}.optim.override_optimizer_config"
 _CORE = "{megatron}.override_transformer_config.recompute"
-_FSDP, _CONFIG = "verl/workers/engine/fsdp/transformer_impl.py", "verl/trainer/config"
-_PERF, _BEST = "docs/perf/perf_tuning.rst", "docs/perf/best_practices.rst"
-#: Forms of messages of an engine that finds too little free memory, and of one without room for its cache.
-_CROWDED = ("not-enough-free-at-start", "wake-up", "cumem", "memory-saver")
-_NO_CACHE = ("no-room-for-cache", "sequence-too-long-for-cache", "sglang-pool")
-#: All levers; of those with equal costs, the first to try comes first.
+#: All levers, the cheapest first; of those with equal costs, the first to try comes first. The last ones are
+#: for engines that do not start, and for full hosts.
 LEVERS = (
-    Lever({"{model}.use_remove_padding": True}, "none", _BATCHES, N_("Nothing is padded."), f"{_PERF}:67"),
-    Lever(_dynamic, "none", _BATCHES, N_("Micro-batches hold tokens instead of sequences."), f"{_PERF}:126"),
-    # Triton kernels with Megatron; with FSDP verl's scripts for NPUs leave them off.
-    Lever({"{model}.use_fused_kernels": True}, "none", _BATCHES, N_("Logits are never in memory as a whole."),
-          "verl/utils/kernel/kernels.py:577", device="cuda"),
-    Lever(_whole_mini_batch, "none", _BATCHES,
-          N_("A mini-batch has one micro-batch, so no GPU keeps unsharded gradients."), f"{_FSDP}:674"),
-    Lever({"{model}.enable_gradient_checkpointing": True}, "little", _UPDATE,
-          N_("The backward pass recomputes every layer."), f"{_PERF}:109"),
-    Lever({f"{_CORE}_granularity": "full", f"{_CORE}_method": "uniform", f"{_CORE}_num_layers": 1}, "little",
-          _UPDATE, N_("The backward pass recomputes every layer."), f"{_BEST}:230"),
-    Lever({"{backend}.optimizer_offload": True}, "little", _ALL,
-          N_("Unused optimizer states move to host memory."), f"{_FSDP}:844", FILLS_HOST, _CROWDED),
+    Lever({"{model}.use_remove_padding": True}, "none", _BATCHES),  # docs/perf/perf_tuning.rst:67
+    Lever(_dynamic, "none", _BATCHES),  # docs/perf/perf_tuning.rst:126
+    # Triton kernels with Megatron (utils/kernel/kernels.py:577); with FSDP verl's scripts for NPUs leave them
+    # off.
+    Lever({"{model}.use_fused_kernels": True}, "none", _BATCHES, cuda_only=True),
+    Lever(_whole_mini_batch, "none", _BATCHES),  # workers/engine/fsdp/transformer_impl.py:674
+    # docs/perf/perf_tuning.rst:109 and docs/perf/best_practices.rst:230
+    Lever({"{model}.enable_gradient_checkpointing": True}, "little", _UPDATE),
+    Lever({f"{_CORE}_granularity": "full", f"{_CORE}_method": "uniform", f"{_CORE}_num_layers": 1},
+          "little", _UPDATE),
+    # workers/engine/fsdp/transformer_impl.py:842-844
+    Lever({"{backend}.optimizer_offload": True}, "little", _ALL, FILLS_HOST),
     # FSDP on one GPU keeps views of the parameters, so it frees nothing: measured, and so in the estimate.
-    Lever({"{backend}.param_offload": True}, "little", _ALL,
-          N_("Unused weights move to host memory."), f"{_FSDP}:842", FILLS_HOST, _CROWDED),
-    Lever({f"{REFERENCE}.megatron.param_offload": True}, "little", _ALL,
-          N_("The reference policy moves to host memory."), f"{_BEST}:188", FILLS_HOST, _CROWDED),
-    *(Lever(partial(_smaller, dynamic=dynamic), "little", _BATCHES, N_("Micro-batches are smaller."),
-            f"{_PERF}:170") for dynamic in (True, False)),
-    Lever(_lower_share, "little", _ALL, N_("The rollout engine leaves more memory."), f"{_PERF}:40",
-          messages=(*_CROWDED, "warm-up", "sglang-graph", "nccl")),
-    Lever({f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL,
-          N_("The rollout engine frees its memory during training."), f"{_CONFIG}/rollout/rollout.yaml:61"),
-    Lever({f"{ROLLOUT}.layered_summon": True, f"{ROLLOUT}.load_format": "safetensors"}, "little", _ALL,
-          N_("The weight sync gathers one layer at a time."), "docs/advance/ppo_lora.rst:52"),
-    Lever(lambda found, _: ({ENGINE_TP: size} for size in _wider(found)), "little", _ALL,
-          N_("More GPUs share the rollout engine's weights."), f"{_BEST}:135", messages=_NO_CACHE),
-    Lever({"{fsdp}.reshard_after_forward": True}, "little", _ALL,
-          N_("Gathered weights are freed after each pass."), f"{_CONFIG}/engine/fsdp.yaml:23"),
-    Lever({"{fsdp}.fsdp_size": -1}, "little", _ALL,
-          N_("All GPUs share one copy of the states."), f"{_CONFIG}/engine/fsdp.yaml:26"),
-    Lever({"{fsdp}.use_no_sync_for_gradient_accumulation": False}, "little", _BATCHES,
-          N_("Gradients are sharded after every micro-batch."), f"{_FSDP}:674"),
-    Lever({f"{ACTOR}.entropy_from_logits_with_chunking": True}, "little", _BATCHES,
-          N_("The entropy is computed in chunks."), f"{_CONFIG}/actor/dp_actor.yaml:37"),
-    Lever({f"{ACTOR}.entropy_checkpointing": True}, "little", _UPDATE,
-          N_("The backward pass recomputes the entropy."), f"{_PERF}:247"),
-    Lever(_ulysses, "little", _BATCHES, N_("Several GPUs share each sequence."), f"{_PERF}:163"),
-    *(Lever(partial(_divided, name=name), "little", _ALL, N_("More GPUs share the model."), f"{_BEST}:155")
-      for name in ("tensor", "pipeline", "expert")),
-    Lever({f"{ROLLOUT}.enforce_eager": True}, "little", _ALL, N_("The rollout engine has no CUDA graphs."),
-          f"{_BEST}:208", messages=("no-room-for-cache", "sglang-graph")),
-    Lever({"{role}.strategy": "fsdp2", "{fsdp}.offload_policy": True}, "much", _ALL,
-          N_("All states stay on the host; the CPU computes the step."), f"{_FSDP}:440", FILLS_HOST),
+    Lever({"{backend}.param_offload": True}, "little", _ALL, FILLS_HOST),
+    # docs/perf/best_practices.rst:188
+    Lever({f"{REFERENCE}.megatron.param_offload": True}, "little", _ALL, FILLS_HOST),
+    Lever(partial(_smaller, dynamic=True), "little", _BATCHES),  # docs/perf/perf_tuning.rst:170
+    Lever(partial(_smaller, dynamic=False), "little", _BATCHES),
+    # docs/perf/perf_tuning.rst:40
+    Lever(lambda own, _: ({ENGINE_SHARE: share} for share in lower_utilizations(own.shape, own.settings)),
+          "little", _ALL),
+    Lever({f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL),  # trainer/config/rollout/rollout.yaml:61
+    # docs/advance/ppo_lora.rst:52
+    Lever({f"{ROLLOUT}.layered_summon": True, f"{ROLLOUT}.load_format": "safetensors"}, "little", _ALL),
+    # docs/perf/best_practices.rst:135
+    Lever(lambda own, _: ({ENGINE_TP: size} for size in _wider(own)), "little", _ALL),
+    Lever({"{fsdp}.reshard_after_forward": True}, "little", _ALL),  # trainer/config/engine/fsdp.yaml:23
+    Lever({"{fsdp}.fsdp_size": -1}, "little", _ALL),  # trainer/config/engine/fsdp.yaml:26
+    # workers/engine/fsdp/transformer_impl.py:674
+    Lever({"{fsdp}.use_no_sync_for_gradient_accumulation": False}, "little", _BATCHES),
+    # trainer/config/actor/dp_actor.yaml:37 and docs/perf/perf_tuning.rst:247
+    Lever({f"{ACTOR}.entropy_from_logits_with_chunking": True}, "little", _BATCHES),
+    Lever({f"{ACTOR}.entropy_checkpointing": True}, "little", _UPDATE),
+    Lever(_ulysses, "little", _BATCHES),  # docs/perf/perf_tuning.rst:163
+    # docs/perf/best_practices.rst:155
+    *(Lever(partial(_divided, name=name), "little", _ALL) for name in ("tensor", "pipeline", "expert")),
+    Lever({f"{ROLLOUT}.enforce_eager": True}, "little", _ALL),  # docs/perf/best_practices.rst:208
+    # workers/engine/fsdp/transformer_impl.py:440
+    Lever({"{role}.strategy": "fsdp2", "{fsdp}.offload_policy": True}, "much", _ALL, FILLS_HOST),
+    # docs/perf/best_practices.rst:222
     Lever({f"{_CPU}.optimizer_cpu_offload": True, f"{_CPU}.optimizer_offload_fraction": 1,
-           f"{_CPU}.use_precision_aware_optimizer": True}, "much", _ALL,
-          N_("The CPU keeps the optimizer states and computes the step."), f"{_BEST}:222", FILLS_HOST),
-    Lever({"{fsdp}.model_dtype": "bfloat16"}, "none", _ALL,
-          N_("Weights, gradients and optimizer states take half the memory."), f"{_FSDP}:239", ROUNDS),
-    Lever(_starting, "none", STARTUP,
-          N_("The rollout engine has room for one sequence."), f"{_BEST}:133", messages=_NO_CACHE),
-    Lever({"{backend}.optimizer_offload": False}, "none", HOST,
-          N_("The optimizer states stay on the GPU."), f"{_FSDP}:844"),
-    Lever({"{backend}.param_offload": False}, "none", HOST,
-          N_("The weights stay on the GPU."), f"{_FSDP}:842"),
+           f"{_CPU}.use_precision_aware_optimizer": True}, "much", _ALL, FILLS_HOST),
+    # workers/engine/fsdp/transformer_impl.py:239
+    Lever({"{fsdp}.model_dtype": "bfloat16"}, "none", _ALL, ROUNDS),
+    Lever(_starting, "none", STARTUP),  # docs/perf/best_practices.rst:133
+    Lever({"{backend}.optimizer_offload": False}, "none", HOST),
+    Lever({"{backend}.param_offload": False}, "none", HOST),
 )  # fmt: skip
 
 
@@ -340,28 +324,14 @@ def best_suggestion(of: AnyEstimate) -> Suggestion | None:
     """
     if not isinstance(of, Estimate):
         return None
-    phase, least = of.peak_phase.name, 0.99 * of.peak
-    best: tuple[Overrides, ...] = ()
+    phase, mean = of.peak_phase.name, of.settings.lengths.mean
+    best = Suggestion("", 0.0, of.peak)
     for lever, steps in options_for(of):
-        if phase in lever.phases and not any(key.endswith(".strategy") for key in steps[0]):
-            peak = next(filter(math.isfinite, (_peak_after(of, step) for step in reversed(steps))), of.peak)
-            if peak < least:
-                least, best = peak, steps
-    for step in best:
-        if _peak_after(of, step) <= least:
-            return Suggestion(
-                " ".join(f"{key}={value}" for key, value in step.items()), of.peak - least, least
-            )
-    return None
-
-
-def _peak_after(of: Estimate, overrides: Overrides) -> float:
-    """Return the peak with other settings and the same lengths; infinite if these settings cannot run."""
-    after = attempt(of.request.having(overrides), of.registries)
-    if isinstance(after, NoAnswerError):
-        return math.inf
-    if after.settings.lengths != of.settings.lengths:
-        after = replace(
-            after, phases=phases_of(after.shape, replace(after.settings, lengths=of.settings.lengths))
-        )
-    return after.peak
+        for step in steps if phase in lever.phases else ():
+            after = attempt(of.request.having(step), of.registries)
+            if isinstance(after, Estimate) and not any(key.endswith(".strategy") for key in step):
+                peak = after.peak if after.settings.lengths.mean == mean else after.with_mean(mean).peak
+                if peak < best.peak:
+                    setting = " ".join(f"{key}={value}" for key, value in step.items())
+                    best = Suggestion(setting, of.peak - peak, peak)
+    return best if best.peak < 0.99 * of.peak else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import NoAnswerError, did_you_mean
 from ..i18n import _
-from ..memory.request import ACTOR, DEFAULT_TASK, MODEL, ROLLOUT, Request
+from ..memory.request import ACTOR, DEFAULT_TASK, MODEL, ROLLOUT, Request, with_adapters
 from ..memory.roles import LIMITS
 from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import CURRENT, version_text
@@ -44,7 +44,6 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
         f"{ROLLOUT}.n": 16,
     },
 }
-_LORA = "-LoRA"
 #: Keys that a question's model, rank and GPUs decide.
 OWN_KEYS = frozenset({f"{MODEL}.path", f"{MODEL}.lora_rank", f"{MODEL}.lora.rank", *TRAINER_GPUS})
 
@@ -91,9 +90,8 @@ def task_of(text: str) -> tuple[str, int]:
     """
     name = next((name for name in TASKS if name.casefold() == text.casefold()), None)
     if name is None:
-        hint = did_you_mean(text, TASKS)
-        raise NoAnswerError.because(f"unknown task {text[:80]!r}", hint, code="unknown_value")
-    return (name.removesuffix(_LORA), USUAL_RANK) if name.endswith(_LORA) else (name, 0)
+        raise NoAnswerError.because(f"unknown task {text[:80]!r}", did_you_mean(text, TASKS), "unknown_value")
+    return name.removesuffix("-LoRA"), TASKS[name].get(f"{MODEL}.lora_rank", 0)
 
 
 def task_text(question: Question) -> str:
@@ -104,7 +102,7 @@ def task_text(question: Question) -> str:
     """
     task, rank = task_of(question.task or DEFAULT_TASK)
     rank = question.lora or rank
-    return f"{task}{_LORA} of rank {rank}" if rank else task
+    return f"{with_adapters(task)} of rank {rank}" if rank else task
 
 
 def request_of(question: Question) -> Request:
@@ -160,19 +158,16 @@ def assumptions(question: Question, data: EstimatorContext) -> tuple[str, ...]:
 def assumptions_in(request: Request, data: EstimatorContext) -> tuple[str, ...]:
     """Return the defaults that verl has for important settings that a request leaves open."""
     defaults, config = data.defaults(request.version), request.config
-    given = {*config, *request.unread}
+    keys = {*config, *request.unread}
     texts = [request.model_note] if request.model_note else []
-    if _ESTIMATOR not in given and not request.task:
+    if _ESTIMATOR not in keys and not request.task:
         texts.append(_("task PPO with a critic (verl's default of {key})").format(key=_ESTIMATOR))
-    lengths = _("prompts up to {count} tokens"), _("responses up to {count} tokens")
-    texts += [
-        text.format(count=defaults[key])
-        for key, text in zip(LIMITS, lengths, strict=True)
-        if key not in given
-    ]
+    prompt, response = LIMITS
+    lengths = {prompt: _("prompts up to {count} tokens"), response: _("responses up to {count} tokens")}
+    texts += [text.format(count=defaults[key]) for key, text in lengths.items() if key not in keys]
     nodes, each = TRAINER_GPUS
     count = config.get(nodes, defaults[nodes])
-    if request.gpus is None and each not in given and nodes not in request.unread and type(count) is int:
+    if request.gpus is None and each not in keys and nodes not in request.unread and type(count) is int:
         texts.append(_("{count} GPUs").format(count=count * defaults[each]))
     if request.version == CURRENT:
         texts.append(_("verl {version}").format(version=version_text(CURRENT)))

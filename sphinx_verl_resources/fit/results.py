@@ -10,40 +10,32 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
-from ..memory.estimate import Estimate
+from ..memory.estimate import AnyEstimate, Estimate
 from ..memory.versions import CURRENT, version_text
-from ..records import SIZES, WORDS, Record, row_id
+from ..records import SIZES, WORDS, Record, Run, row_id
 from ..selection import Field, as_text
 from ..units import GIB
-from .answer import answer_run
+from .answer import Answer, answer_run
 from .command import command_of
 from .layouts import Layout
 from .levers import best_suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..memory.cases import Case
-    from ..memory.estimate import AnyEstimate
     from ..memory.phases import Phase
     from ..memory.registries import EstimatorContext
     from ..memory.request import Verdict
-    from ..records import Run
-    from .answer import Answer
     from .changes import Change
-    from .fewest import Fewest
 
-_FITS = {"fits": True, "does-not-fit": False}
 #: The fields of an estimate after its id, in order, and their values without figures.
 ESTIMATE_FIELDS: Mapping[str, Any] = {
-    **dict.fromkeys(
-        (
-            "fits", "verdict", "fits_up_to_tokens", "peak_gib", "low_gib", "high_gib", "capacity_gib",
-            "binding_phase", "relief", "relief_saves_gib", "relief_peak_gib", "logged_max_allocated_gib",
-            "logged_low_gib", "logged_high_gib", "host_ram_gib_per_node",
-        )
-    ),
-    "phases": [], "undecided": [], "unsupported": [], "warnings": [], "verl_version": None,
+    "fits": None, "verdict": None, "fits_up_to_tokens": None, "peak_gib": None, "low_gib": None,
+    "high_gib": None, "capacity_gib": None, "binding_phase": None, "relief": None, "relief_saves_gib": None,
+    "relief_peak_gib": None, "logged_max_allocated_gib": None, "logged_low_gib": None,
+    "logged_high_gib": None, "host_ram_gib_per_node": None, "phases": [], "undecided": [], "unsupported": [],
+    "warnings": [], "verl_version": None,
 }  # fmt: skip
 #: The fields of an answer, in order.
 ANSWER_FIELDS = (
@@ -52,12 +44,10 @@ ANSWER_FIELDS = (
     "longest_response", "measured_runs_of_this_kind", "offloaded", "change", "command", "assumed", "speed",
     "reason", "other_release", "undecided", "unsupported", "warnings",
 )  # fmt: skip
-
+#: The sizes of estimates and answers.
+_SIZES = ("peak_gib", "low_gib", "high_gib", "host_ram_gib_per_node")
 #: The fields of an answer that the fewest GPUs of a memory size have.
-_FEWEST = (
-    "verdict", "strategy", "peak_gib", "low_gib", "high_gib", "capacity_gib", "peak_phase",
-    "host_ram_gib_per_node", "host_limit_gib", "offloaded",
-)  # fmt: skip
+FEWEST_FIELDS = ("verdict", "strategy", *_SIZES, "capacity_gib", "peak_phase", "host_limit_gib", "offloaded")
 
 
 def gib_value(size: float | None) -> float | None:
@@ -90,29 +80,34 @@ def result_of(name: str, estimate: AnyEstimate, verdict: Verdict | None = None) 
     if isinstance(estimate, Estimate) and not verdict:
         verdict = Layout(estimate.request, estimate).verdict
     verdict = verdict or estimate.verdict
-    known: dict[str, Any] = {
-        "fits": _FITS.get(verdict),
+    values = {
+        "fits": {"fits": True, "does-not-fit": False}.get(verdict),
         "verdict": verdict,
         "fits_up_to_tokens": estimate.fits_up_to_tokens,
-        "capacity_gib": gib_value(estimate.capacity),
-        "undecided": list(estimate.undecided),
-        "unsupported": list(estimate.unsupported),
+        **_figures(estimate, "binding_phase"),
         "warnings": [problem.message for problem in estimate.warnings],
         "verl_version": version_text(estimate.version) if estimate.version else None,
     }
     if not estimate.undecided:
-        low, high = estimate.torch_peak_range
-        known |= {
-            **_peak(estimate, "binding_phase"),
-            "logged_max_allocated_gib": gib_value(estimate.torch_peak),
-            "logged_low_gib": gib_value(low),
-            "logged_high_gib": gib_value(high),
-            "phases": [_phase(phase) for phase in estimate.phases],
-        }
+        values["phases"] = [_phase(phase) for phase in estimate.phases]
+        names = ("logged_max_allocated_gib", "logged_low_gib", "logged_high_gib")
+        sizes = (estimate.torch_peak, *estimate.torch_peak_range)
+        values |= zip(names, map(gib_value, sizes), strict=True)
         if best := best_suggestion(estimate):
             saves, peak = gib_value(best.saves), gib_value(best.peak)
-            known |= {"relief": best.setting, "relief_saves_gib": saves, "relief_peak_gib": peak}
-    return {"id": name, **ESTIMATE_FIELDS, **known}
+            values |= {"relief": best.setting, "relief_saves_gib": saves, "relief_peak_gib": peak}
+    return {"id": name, **ESTIMATE_FIELDS, **values}
+
+
+def _figures(estimate: AnyEstimate, phase: str) -> dict[str, Any]:
+    """Return what estimates and answers share: sizes, the peak phase under a key, and unread settings."""
+    values: dict[str, Any] = {"capacity_gib": gib_value(estimate.capacity)}
+    values |= {"undecided": list(estimate.undecided), "unsupported": list(estimate.unsupported)}
+    if not estimate.undecided:
+        host = estimate.host.total if estimate.host else None
+        sizes = map(gib_value, (estimate.peak, estimate.low, estimate.high, host))
+        values |= {**dict(zip(_SIZES, sizes, strict=True)), phase: estimate.peak_phase.name}
+    return values
 
 
 def case_result(case: Case, estimate: AnyEstimate) -> dict[str, Any]:
@@ -123,17 +118,6 @@ def case_result(case: Case, estimate: AnyEstimate) -> dict[str, Any]:
 def failed(name: str, message: str) -> dict[str, Any]:
     """Return the result for a case that cannot be estimated: empty fields, and the reason."""
     return {"id": name, **ESTIMATE_FIELDS, "verdict": "unknown", "error": message}
-
-
-def _peak(estimate: AnyEstimate, phase: str) -> dict[str, Any]:
-    """Return the peak with its range, its phase under a key, and host memory."""
-    return {
-        "peak_gib": gib_value(estimate.peak),
-        "low_gib": gib_value(estimate.low),
-        "high_gib": gib_value(estimate.high),
-        phase: estimate.peak_phase.name,
-        "host_ram_gib_per_node": gib_value(estimate.host.total if estimate.host else None),
-    }
 
 
 def _phase(phase: Phase) -> dict[str, Any]:
@@ -151,23 +135,17 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 def answer_result(answer: Answer) -> dict[str, Any]:
     """Return an answer with the keys of ``ANSWER_FIELDS``, without figures if it is undecided."""
-    best, estimate = answer.best, answer.best.estimate
-    known = {
+    best, is_known = answer.best, not answer.best.estimate.undecided
+    return {
+        **dict.fromkeys(ANSWER_FIELDS),
         **_shared(answer),
+        **_figures(best.estimate, "peak_phase"),
         "strategy": best.name,
-        "capacity_gib": gib_value(estimate.capacity),
+        "largest_token_budget": answer.largest_token_budget if is_known else None,
+        "longest_response": answer.longest_response if is_known else None,
         "command": usable_command(answer),
-        "undecided": list(estimate.undecided),
-        "unsupported": list(estimate.unsupported),
-        "warnings": [problem.named_message for problem in estimate.warnings],
+        "warnings": [problem.named_message for problem in best.estimate.warnings],
     }
-    if not estimate.undecided:
-        known |= {
-            **_peak(estimate, "peak_phase"),
-            "largest_token_budget": answer.largest_token_budget,
-            "longest_response": answer.longest_response,
-        }
-    return {**dict.fromkeys(ANSWER_FIELDS), **known}
 
 
 def usable_command(answer: Answer) -> str | None:
@@ -184,53 +162,40 @@ def settings_result(name: str, answer: Answer) -> dict[str, Any]:
 
 def _shared(answer: Answer) -> dict[str, Any]:
     """Return what answers with chosen and with given settings say alike."""
-    best, other = answer.best, answer.other_release
     runs: dict[str, Any] = {word: [run.id for run in answer.evidence if run.word == word] for word in WORDS}
     contested = answer.contested.items()
+    release = None
+    if other := answer.other_release:
+        version, peak = version_text(other.request.version), gib_value(other.estimate.peak)
+        release = {"version": version, "verdict": other.verdict, "peak_gib": peak}
     return {
         "model": answer.request.model,
         "gpus": {"count": answer.all_gpus, "type": answer.request.gpu},
         "verdict": answer.verdict,
         **runs,
         "contested": [{"run": run, "url": url} for run, url in contested if run not in runs["claimed"]],
-        "host_limit_gib": gib_value(best.host_limit),
+        "host_limit_gib": gib_value(answer.best.host_limit),
         "measured_runs_of_this_kind": answer.trust.measured_runs,
-        "offloaded": list(best.offloaded),
+        "offloaded": list(answer.best.offloaded),
         "change": [change_result(change) for change in answer.changes],
         "assumed": list(answer.assumed),
         "reason": answer.reason,
-        "other_release": other
-        and {
-            "version": version_text(other.request.version),
-            "verdict": other.verdict,
-            "peak_gib": gib_value(other.estimate.peak),
-        },
-    }
-
-
-def fewest_result(item: Fewest) -> dict[str, Any]:
-    """Return the fewest GPUs of one memory size; the fields of an answer are None if no number fits."""
-    values = answer_result(item.found) if item.found else dict.fromkeys(ANSWER_FIELDS)
-    return {
-        "memory_gb": item.memory_gb,
-        "types": [gpu.name for gpu in item.gpus],
-        "gpus": {"count": item.count or None, "type": item.gpus[0].name},
-        "without_offloading": item.without or None,
-        "borderline": item.near or None,
-        "why_none": item.why or None,
-        **{name: values[name] for name in _FEWEST},
-        **{word: [item.ran.id] if item.ran and item.ran.word == word else [] for word in WORDS[:2]},
+        "other_release": release,
     }
 
 
 def change_result(change: Change) -> dict[str, Any]:
     """Return a change as plain values."""
-    return {
-        "overrides": dict(change.overrides),
-        "peak_gib": gib_value(change.peak),
-        "high_gib": gib_value(change.high),
-        "cost": change.cost,
-    }
+    peak, high = gib_value(change.peak), gib_value(change.high)
+    return {"overrides": dict(change.overrides), "peak_gib": peak, "high_gib": high, "cost": change.cost}
+
+
+def figures_of_fewest(answer: Answer) -> dict[str, Any]:
+    """Return the figures of the answer for the fewest GPUs."""
+    best, values = answer.best, _figures(answer.best.estimate, "peak_phase")
+    values |= {"verdict": answer.verdict, "strategy": best.name, "offloaded": list(best.offloaded)}
+    values["host_limit_gib"] = gib_value(best.host_limit)
+    return {name: values.get(name) for name in FEWEST_FIELDS}
 
 
 # -- files with all runs
@@ -281,14 +246,13 @@ def _fields(record: Record) -> dict[str, Any]:
     return record.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _runs_csv(runs: Iterable[Mapping[str, Any]]) -> str:
+def _runs_csv(runs: Sequence[Mapping[str, Any]]) -> str:
     """Return the runs for spreadsheets."""
     stream = io.StringIO()
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow([*_NAMED, *_RECORDED.values(), *(f"computed_{name}" for name in _ESTIMATED)])
-    fields = [Field(*named) for named in _RECORDED.items()]
     for run in runs:
-        recorded = (field.value(run["record"]) for field in fields)
+        recorded = (Field(*pair).value(run["record"]) for pair in _RECORDED.items())
         values = [*map(run.get, _NAMED), *recorded, *map((run["computed"] or {}).get, _ESTIMATED)]
         rows.writerow(["" if value is None else as_text(value) for value in values])
     return stream.getvalue()
@@ -298,20 +262,17 @@ def _run(run: Run, data: EstimatorContext) -> dict[str, Any]:
     """Return a run with its estimate, as ``estimate --format json`` prints it, or why there is none."""
     computed, reason, gpu = None, None, data.gpu_of(run)
     try:
-        result = settings_result(run.id, answer_run(run, data))
+        answer = answer_run(run, data)
+        own = answer.best.estimate
+        if own.undecided:
+            names = ", ".join(text.partition(": ")[0] for text in own.undecided)
+            reason = f"unknown settings decide memory: {names}; add them to its file"
+        else:
+            computed = {**_figures(own, "binding_phase"), "verdict": answer.verdict}
+            computed["fits_up_to_tokens"] = own.fits_up_to_tokens
+            computed["measured_runs_of_this_kind"] = answer.trust.measured_runs
+            computed = {name: computed[name] for name in _ESTIMATED}
     except NoAnswerError as error:
         reason = str(error)
-    else:
-        computed = {name: result[name] for name in _ESTIMATED}
-        if result["undecided"]:
-            names = ", ".join(text.partition(": ")[0] for text in result["undecided"])
-            computed, reason = None, f"unknown settings decide memory: {names}; add them to its file"
-    return {
-        "id": run.id,
-        "row_id": row_id(run.id),
-        "word": run.word,
-        "record": run,
-        "gpu": gpu.name if gpu else None,
-        "computed": computed,
-        "not_computed": reason,
-    }
+    facts = {"id": run.id, "row_id": row_id(run.id), "word": run.word, "record": run}
+    return {**facts, "gpu": gpu and gpu.name, "computed": computed, "not_computed": reason}

@@ -11,13 +11,12 @@ from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics import NoAnswerError
-from ..memory import engine as of_engine
-from ..memory.allocations import Kind, size_of
+from ..memory.engine import cache_tokens, engine_weights, needed_cache_tokens
 from ..memory.estimate import Estimate, attempt
-from ..memory.phases import ENGINE_STATES
 from ..memory.reader import Reader
 from ..memory.recorded import BUDGETS, ENGINE_SHARE, ENGINE_TP, fitted
 from ..memory.registries import capacity_of
@@ -29,17 +28,20 @@ from .evidence import figures_of
 from .layouts import USUAL_BUDGET, Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from ..memory.phases import Phase
     from ..memory.registries import EstimatorContext
     from ..memory.request import Request
     from ..memory.settings import Settings
     from ..memory.shape import Shape
+    from ..records import Run
+    from ..registries import Gpu
 
     Config = Mapping[str, Any]
     Sizes = tuple[int, int]
-    Backends = dict[tuple[int | None, bool], "_Backend"]
+    Engine = tuple[int, float]
+    Choice = tuple[Sizes, Engine, int | None]
+    Levels = list[tuple["Level", "_Backend"]]
 
 # -- what the search chooses
 
@@ -52,10 +54,8 @@ ALWAYS: Config = {
 #: Settings that adapters need only with FSDP.
 _ADAPTERS_OF_FSDP = (f"{MODEL}.target_modules", f"{ROLLOUT}.load_format", f"{ROLLOUT}.layered_summon")
 _OF_FSDP = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
-_CORE = "override_transformer_config"
-
-
 _FSDP, _MEGATRON = (f"{ACTOR}.fsdp_config", "critic.fsdp"), (f"{ACTOR}.megatron", "critic.megatron")
+_CORE = "override_transformer_config"
 
 
 def _set(sections: tuple[str, ...], **settings: Any) -> dict[str, Any]:
@@ -63,14 +63,11 @@ def _set(sections: tuple[str, ...], **settings: Any) -> dict[str, Any]:
     return {f"{section}.{name}": value for section in sections for name, value in settings.items()}
 
 
+_RECOMPUTE = {"granularity": "full", "method": "uniform", "num_layers": 1}
 _ALWAYS_WITH_MEGATRON: Config = {
     **ALWAYS,
     f"{ACTOR}.strategy": "megatron",
-    **{
-        f"{section}.{_CORE}.recompute_{name}": value
-        for section in _MEGATRON
-        for name, value in (("granularity", "full"), ("method", "uniform"), ("num_layers", 1))
-    },
+    **_set(_MEGATRON, **{f"{_CORE}.recompute_{name}": value for name, value in _RECOMPUTE.items()}),
 }
 _NONE, _OPTIMIZER, _ALL = (
     {"optimizer_offload": optimizer, "param_offload": parameters}
@@ -91,18 +88,18 @@ class Level(NamedTuple):
 
     Attributes:
         step: its place among the levels; two with the same step differ in the backend only.
-        chain: levels of one chain take less memory from one to the next.
+        backend: the training backend: fsdp, fsdp2, or megatron.
         settings: its settings.
     """
 
     step: int
-    chain: str
+    backend: str
     settings: Config
 
     @property
     def is_megatron(self) -> bool:
         """True if Megatron trains."""
-        return self.chain == "megatron"
+        return self.backend == "megatron"
 
 
 #: The last step that only offloads.
@@ -126,46 +123,42 @@ _STAGES, _TENSORS, _EXPERTS = (1, 2, 3, 4, 6, 8, 12, 16), (1, 2, 4, 8), (128, 64
 _MOST_EXPERT = 16
 _PIPELINE, _TENSOR, _EXPERT = (f"{name}_model_parallel_size" for name in ("pipeline", "tensor", "expert"))
 _STAGE = f"{_CORE}.num_layers_in_{{}}_pipeline_stage"
+_PARALLEL_SIZES = frozenset(
+    f"{ACTOR}.megatron.{name}"
+    for name in (_PIPELINE, _TENSOR, _EXPERT, "expert_tensor_parallel_size", _STAGE.format("last"))
+)
 #: The rollout engine's largest share of a GPU in tenths, and the part of its share that weights take at most.
 _MOST_TENTHS, _WEIGHTS_PART = 8, 0.7
-#: Phases that depend only on the states and on the rollout engine.
-_OF_STATES = ("optimizer-step", "rollout", "weight-sync")
 #: The largest token budget for a whole mini-batch, whose single micro-batch leaves no unsharded gradients.
 _MOST_BUDGET = 4 * USUAL_BUDGET
 
 
-def backend_of(asked: Request) -> str | None:
-    """Return the training backend that a request gives or implies by its keys; None if this is unclear."""
-    config = asked.config
-    if named := asked.backend or config.get(f"{ACTOR}.strategy") or config.get("model_engine"):
-        return str(named)
-    fsdp = any(key.startswith(_OF_FSDP) for key in config)
-    megatron = any(key.startswith(f"{ACTOR}.megatron.") for key in config)
-    return None if fsdp == megatron else "fsdp" if fsdp else "megatron"
-
-
-def _levels(asked: Request, ran: str | None) -> list[Level]:
+def _levels(asked: Request, ran: Run | None) -> list[Level]:
     """Return the levels for a request, the best first, without settings that it gives.
 
     The backend with which it ran comes first, unless it needs more than offloading. Levels that have the same
     settings are one. On one GPU, nobody uses Megatron, and FSDP cannot offload parameters.
     """
-    given, named, alone = asked.config, backend_of(asked), asked.gpus == 1
-    backends = {named == "megatron"} if named or alone else {False, True}
+    config, alone = asked.config, asked.gpus == 1
+    strategy = asked.backend or config.get(f"{ACTOR}.strategy") or config.get("model_engine")
+    fsdp = any(key.startswith(_OF_FSDP) for key in config)
+    megatron = any(key.startswith(f"{ACTOR}.megatron.") for key in config)
+    both = {False, not alone}
+    backends = {strategy == "megatron"} if strategy else both if fsdp == megatron else {megatron}
 
     def rank(level: Level) -> tuple[bool, int, bool]:
-        is_other = level.is_megatron != (ran == "megatron")
+        is_other = level.is_megatron != (ran is not None and ran.train == "megatron")
         return ran is None or is_other or level.step > _LAST_USUAL, level.step, is_other
 
-    found: dict[tuple[bool, str], Level] = {}
+    levels: dict[tuple[bool, str], Level] = {}
     for level in sorted(LEVELS, key=rank):
-        chosen = {key: value for key, value in level.settings.items() if key not in given}
-        if alone and level.chain == "fsdp":
-            chosen = {key: value for key, value in chosen.items() if not key.endswith(".param_offload")}
-        contradicts = level.chain == "fsdp2" and given.get(f"{ACTOR}.strategy") == "fsdp"
+        own = {key: value for key, value in level.settings.items() if key not in config}
+        if alone and level.backend == "fsdp":
+            own = {key: value for key, value in own.items() if not key.endswith(".param_offload")}
+        contradicts = level.backend == "fsdp2" and config.get(f"{ACTOR}.strategy") == "fsdp"
         if level.is_megatron in backends and not contradicts:
-            found.setdefault((level.is_megatron, str(chosen)), level._replace(settings=chosen))
-    return list(found.values())
+            levels.setdefault((level.is_megatron, str(own)), level._replace(settings=own))
+    return list(levels.values())
 
 
 # -- the search
@@ -182,35 +175,53 @@ class Searches:
 
     def __init__(self, asked: Request, data: EstimatorContext, host_limit: float | None = None) -> None:
         self._asked, self._data, self._host_limit = asked, data, host_limit
-        self._backends: Backends = {}
-        self._found: dict[tuple[int, str | None, str | None], tuple[Layout, ...]] = {}
+        self._backends: dict[tuple[int | None, bool, str], _Backend] = {}
+        self._layouts: dict[tuple[int, str | None, str], Layout] = {}
 
-    def on(self, gpus: int | None, gpu: str | None, ran: str | None = None) -> tuple[Layout, ...]:
-        """Return the layouts that were tried, the best first.
+    def on(self, gpus: int | None, gpu: str | None, ran: Run | None = None) -> Layout:
+        """Return the best layout; if none fits, the one with the lowest high end.
 
-        If a layout fits, the first does; otherwise the first is the one with the lowest high end. A run can
-        fit on fewer GPUs only, which the best layout then uses: 8 GPUs can divide the weights of the rollout
-        engine, 9 cannot, and one GPU has no buffers for communication.
+        A run can fit on fewer GPUs only, which the layout then uses: 8 GPUs can divide the weights of the
+        rollout engine, 9 cannot, and half as many have fuller mini-batches.
 
         Args:
             gpus: the number of GPUs.
             gpu: the name of the GPU.
-            ran: the backend with which it ran, ``fsdp`` or ``megatron``, which is preferred.
+            ran: the run that shows that they suffice, whose backend and sizes are preferred.
 
         Raises:
             NoAnswerError: nothing can be estimated.
         """
         count = gpus or 8
-        if (count, gpu, ran) not in self._found:
+        key = count, gpu, ran.id if ran else ""
+        if key not in self._layouts:
             asked = replace(self._asked, gpus=gpus, gpu=gpu)
-            found = _Search(asked, self._data, ran, self._host_limit, self._backends).layouts()
-            fewer = count & (count - 1) or count // 2
-            if fewer and not found[0].fits and asked.config.keys().isdisjoint(TRAINER_GPUS):
+            best = self._search(asked, ran)
+            fewer = count & (count - 1) or (count // 2 if best.verdict != "does-not-fit" else 0)
+            if fewer and not best.fits and asked.config.keys().isdisjoint(TRAINER_GPUS):
                 with suppress(NoAnswerError):
                     on_fewer = self.on(fewer, gpu, ran)
-                    found = on_fewer + found if on_fewer[0].fits else found
-            self._found[count, gpu, ran] = found
-        return self._found[count, gpu, ran]
+                    best = on_fewer if on_fewer.fits else best
+            self._layouts[key] = best
+        return self._layouts[key]
+
+    def _search(self, asked: Request, ran: Run | None) -> Layout:
+        """Return the best layout; if the run had as many GPUs and its parallel sizes fit, one with these."""
+        sizes: Config = {}
+        if ran and ran.gpus.count == asked.gpus:
+            sizes = {key: value for key, value in ran.settings.items() if key in _PARALLEL_SIZES}
+        for own in (sizes, {}) if sizes else ({},):
+            request = replace(asked, config={**own, **asked.config})
+            levels = []
+            for level in _levels(request, ran):
+                key = asked.gpus, level.is_megatron, str(own)
+                if key not in self._backends:
+                    self._backends[key] = _Backend(request, self._data, level.is_megatron)
+                levels.append((level, self._backends[key]))
+            best = _Search(request, levels, gpu_of(asked, self._data), self._host_limit).best()
+            if best.fits:
+                break
+        return best
 
 
 class _Backend:
@@ -226,16 +237,16 @@ class _Backend:
     """
 
     def __init__(self, asked: Request, data: EstimatorContext, megatron: bool) -> None:
-        self._data, self._given, self._critic = data, asked.config, has_critic(Reader(asked, data))
+        self._data, self._config, self._critic = data, asked.config, has_critic(Reader(asked, data))
         self._estimates: dict[Any, Estimate | None] = {}
         own = _with_megatron(asked) if megatron else replace(asked, config={**ALWAYS, **asked.config})
         self.request = fitted(own, data)
         self.sizes = dict(_megatron_sizes(self.request, data) if megatron else ()) or {(1, 1): {}}
         self.shape, self.settings, *_ = resolve(self._having(next(iter(self.sizes.values()))), data)
-        role = self.settings.actor
         self.budgets: list[int | None] = [None]
-        self.cheapest: list[int | None] = [None]
-        if role.micro_batch.dynamic and not any(self._given.get(key) for key in BUDGETS):
+        self.cheapest = self.budgets
+        role = self.settings.actor
+        if role.micro_batch.dynamic and not any(asked.config.get(key) for key in BUDGETS):
             sequence = self.settings.lengths.limit / role.micro_batch.sharers
             least, whole = math.ceil(sequence), math.ceil(role.micro_batch.most * sequence)
             saves = not megatron and role.fsdp.defers_sync and whole <= _MOST_BUDGET
@@ -247,22 +258,17 @@ class _Backend:
         """Return the request with settings, without those of a critic that does not exist."""
         config = {**self.request.config, **settings}
         unused = () if self._critic else ("critic.",)
-        own = {key: config[key] for key in config if key in self._given or not key.startswith(unused)}
+        own = {key: config[key] for key in config if key in self._config or not key.startswith(unused)}
         return replace(self.request, config=own)
 
     def estimate(self, level: Level, sizes: Sizes, budget: int | None) -> Estimate | None:
         """Return an estimate; None if there is none."""
-        key = level.step, level.chain, sizes, budget
+        key = level.step, level.backend, sizes, budget
         if key not in self._estimates:
             budgets = {} if budget is None else dict.fromkeys(BUDGETS, budget)
-            found = attempt(self._having({**self.sizes[sizes], **level.settings, **budgets}), self._data)
-            self._estimates[key] = found if isinstance(found, Estimate) else None
+            own = attempt(self._having({**self.sizes[sizes], **level.settings, **budgets}), self._data)
+            self._estimates[key] = own if isinstance(own, Estimate) else None
         return self._estimates[key]
-
-    def widest(self, is_fast: bool) -> list[Sizes]:
-        """Return each pipeline size with the largest tensor size, which needs the least memory."""
-        order = self.sizes if is_fast else reversed(self.sizes)
-        return sorted({pipeline: (pipeline, tensor) for pipeline, tensor in order}.values())
 
     def states(self, sizes: Sizes) -> float:
         """Return the number of parameters on a GPU with some of Megatron's sizes."""
@@ -272,114 +278,95 @@ class _Backend:
 
 
 class _Search:
-    """The search on a number of GPUs of one type; ``backends`` keeps what several searches share."""
+    """The search on a number of GPUs of one type, over the best levels first."""
 
-    def __init__(
-        self, asked: Request, data: EstimatorContext, ran: str | None, limit: float | None, backends: Backends
-    ) -> None:
-        self._asked, self._limit, self._gpu = asked, limit, gpu_of(asked, data)
-        self._tried: dict[Any, Layout] = {}
-        self._can: dict[int, Sizes | None] = {}
-        self._levels: list[tuple[Level, _Backend, list[Sizes]]] = []
-        for level in _levels(asked, ran):
-            key = asked.gpus, level.is_megatron
-            if key not in backends:
-                backends[key] = _Backend(asked, data, level.is_megatron)
-            widest = backends[key].widest(self._gpu is None or self._gpu.fast_link)
-            self._levels.append((level, backends[key], widest))
-        _level, backend, _widest = self._levels[0]
-        capacity = capacity_of(self._gpu) if self._gpu else backend.settings.capacity
-        self._settings = replace(backend.settings, capacity=capacity)
-        self._engines = _engines(backend.request, asked.config, backend.shape, self._settings)
+    def __init__(self, asked: Request, levels: Levels, gpu: Gpu | None, host_limit: float | None) -> None:
+        self._asked, self._levels, self._gpu, self._host_limit = asked, levels, gpu, host_limit
+        self._tried: dict[tuple[int, Sizes, Engine, int | None], Layout] = {}
+        backend = levels[0][1]
+        self._capacity = capacity_of(gpu) if gpu else backend.settings.capacity
+        settings = replace(backend.settings, capacity=self._capacity)
+        self._engines = _engines(backend.request, asked.config, backend.shape, settings)
 
-    def layouts(self) -> tuple[Layout, ...]:
-        """Return the layouts that were tried, the best first, see ``Searches.on``."""
-        _level, backend, widest = self._levels[0]
-        best = self._at(0, widest[0], self._engines[0], backend.budgets[0])
-        if not (best and best.fits and len(backend.sizes) == 1) and (self._gpu is None or self._gpu.bfloat16):
-            places = range(len(self._levels))
-            start = bisect_left(places, True, key=self._any_up_to)
-            best = next(filter(None, map(self._fitting, filter(self._can_fit, places[start:]))), None)
-        tried = list(self._tried.values())
-        best = best or min(tried, key=lambda layout: layout.estimate.high)
-        return best, *(layout for layout in tried if layout is not best)
+    def best(self) -> Layout:
+        """Return the best layout, see ``Searches.on``."""
+        best, places = None, range(len(self._levels))
+        if self._gpu and not self._gpu.bfloat16:
+            self._at(0, self._widest(0)[0], self._engines[0], self._levels[0][1].budgets[0])
+        elif not (best := self._on_level(0)):
+            start = bisect_left(places, True, key=self._is_reachable)
+            best = next(filter(None, map(self._on_level, places[start:])), None)
+        return best or min(self._tried.values(), key=lambda layout: layout.estimate.high)
 
-    def _any_up_to(self, place: int) -> bool:
-        """Return whether a GPU has enough memory for a candidate up to a level."""
-        last = {level.chain: place for place, (level, *_) in enumerate(self._levels[: place + 1])}
-        return any(map(self._can_fit, last.values()))
+    def _is_reachable(self, place: int) -> bool:
+        """Return whether a GPU has enough memory up to a level; each level of a backend needs less."""
+        last = {level.backend: place for place, (level, _) in enumerate(self._levels[: place + 1])}
+        return any(map(self._leanest, last.values()))
 
-    def _can_fit(self, place: int) -> Sizes | None:
-        """Return sizes of a candidate on a level for which a GPU has enough memory."""
-        if place not in self._can:
-            _level, backend, widest = self._levels[place]
-            order = sorted(widest, key=backend.states)
-            leanest = (self._at(place, order[0], engine, backend.cheapest[0]) for engine in self._engines)
-            if not any(layout and _states_fit(layout.estimate) for layout in leanest):
-                order = []
-            self._can[place] = next((sizes for sizes in order if self._least(place, sizes)), None)
-        return self._can[place]
+    def _widest(self, place: int) -> list[Sizes]:
+        """Return each pipeline size with its largest TP, or its smallest without a fast link."""
+        sizes = self._levels[place][1].sizes
+        order = sizes if self._gpu is None or self._gpu.fast_link else reversed(sizes)
+        return sorted({pipeline: (pipeline, tensor) for pipeline, tensor in order}.values())
 
-    def _least(self, place: int, sizes: Sizes) -> Layout | None:
-        """Return a layout with the least memory of those with some sizes, if a GPU has enough for it."""
-        tries = product(self._engines, self._levels[place][1].cheapest)
-        layouts = (self._at(place, sizes, *chosen) for chosen in tries)
-        return next((layout for layout in layouts if layout and layout.estimate.fits), None)
+    def _leanest(self, place: int) -> Choice | None:
+        """Return the choice with the least memory on a level, if a GPU has enough for it."""
+        backend = self._levels[place][1]
+        sizes = min(self._widest(place), key=backend.states)
+        return self._first(place, sizes, backend.cheapest, lambda layout: layout.estimate.fits)
 
-    def _fitting(self, place: int) -> Layout | None:
-        """Return the best layout of a level that fits: the first engine, largest budget, fewest parts."""
-        _level, backend, widest = self._levels[place]
-        most = widest.index(self._can_fit(place) or widest[0])
-        fewest = bisect_left(widest[:most], True, key=lambda sizes: self._least(place, sizes) is not None)
-        for engine, budget, sizes in product(self._engines, backend.budgets, widest[fewest:]):
-            least = self._least(place, sizes)
-            if least and least.fits and (found := self._at(place, sizes, engine, budget)) and found.fits:
-                narrower = (own for own in reversed(backend.sizes) if own[0] == sizes[0] and own < sizes)
-                every = (self._at(place, own, engine, budget) for own in narrower)
-                return [found, *takewhile(lambda layout: layout and layout.fits, every)][-1]
+    def _on_level(self, place: int) -> Layout | None:
+        """Return the best layout that fits: fewest stages, first engine, largest budget, smallest TP."""
+        backend, widest = self._levels[place][1], self._widest(place)
+        choice = self._first(place, widest[0], backend.budgets[:1])
+        if not choice and self._leanest(place):
+            choices = (self._first(place, sizes, backend.budgets) for sizes in widest)
+            choice = next(filter(None, choices), None)
+        if not choice:
+            return None
+        sizes, engine, budget = choice
+        narrower = (own for own in reversed(backend.sizes) if own[0] == sizes[0] and own < sizes)
+        every = (self._at(place, own, engine, budget) for own in (sizes, *narrower))
+        return [*takewhile(lambda layout: layout and layout.fits, every)][-1]
+
+    def _first(
+        self,
+        place: int,
+        sizes: Sizes,
+        budgets: Iterable[int | None],
+        suffices: Callable[[Layout], bool] = attrgetter("fits"),
+    ) -> Choice | None:
+        """Return the first choice that suffices with some sizes: the first engine, then the first budget.
+
+        The engine counts in rollout and weight sync, and the budget in the other phases, unless the engine
+        never sleeps.
+        """
+        for engine in self._engines:
+            for budget in budgets:
+                layout = self._at(place, sizes, engine, budget)
+                if layout and suffices(layout):
+                    return sizes, engine, budget
+                if layout and (layout.estimate.fits or not layout.estimate.of_phase("optimizer-step").fits):
+                    return None
+                if layout and not layout.estimate.of_phase("rollout", "weight-sync").fits:
+                    break
+            else:
+                if self._levels[place][1].settings.rollout.frees_cache:
+                    return None
         return None
 
-    def _at(self, place: int, sizes: Sizes, engine: tuple[int, float], budget: int | None) -> Layout | None:
+    def _at(self, place: int, sizes: Sizes, engine: Engine, budget: int | None) -> Layout | None:
         """Return a layout; None if it cannot be estimated."""
         key = place, sizes, engine, budget
-        level, backend, _widest = self._levels[place]
+        level, backend = self._levels[place]
         if key not in self._tried and (own := backend.estimate(level, sizes, budget)):
             usual = ENGINE_SHARE, backend.settings.rollout.utilization
             chosen = {*zip((ENGINE_TP, ENGINE_SHARE), engine, strict=True)} - {usual}
             config = {name: value for name, value in chosen if name not in self._asked.config}
-            request = replace(own.request, gpu=self._asked.gpu).having(config)
-            moved = _with_engine(own, request, engine, self._settings.capacity)
-            self._tried[key] = Layout(request, moved, self._limit)
+            request = replace(own.request, gpu=self._asked.gpu, config={**own.request.config, **config})
+            moved = own.with_engine(request, self._capacity, *engine)
+            self._tried[key] = Layout(request, moved, self._host_limit)
         return self._tried.get(key)
-
-
-def _states_fit(own: Estimate) -> bool:
-    """Return whether the phases fit that depend only on the states and on the rollout engine."""
-    return replace(own, phases=tuple(phase for phase in own.phases if phase.name in _OF_STATES)).fits
-
-
-def _with_engine(own: Estimate, request: Request, engine: tuple[int, float], capacity: float) -> Estimate:
-    """Return an estimate with another rollout engine or on another GPU, which changes only what it takes."""
-    tensor, share = engine
-    rollout = replace(own.settings.rollout, tensor=tensor, utilization=share)
-    settings = replace(own.settings, rollout=rollout, capacity=capacity)
-
-    def moved(phase: Phase) -> Phase:
-        if all(item.kind is Kind.CUDA_GRAPHS for item in phase.engine):
-            return phase
-        state = ENGINE_STATES.get(phase.name, "asleep")
-        taken = of_engine.engine_allocations(state, own.shape, settings, phase.counted)
-        total = phase.counted + size_of(taken) + size_of(phase.overhead)
-        return phase._replace(engine=taken, of_engine=size_of(taken), total=total)
-
-    return replace(
-        own,
-        request=request,
-        settings=settings,
-        capacity=capacity if own.capacity else None,
-        counted_besides=size_of(of_engine.vllm_pool_in_torch_peak(settings)),
-        phases=tuple(map(moved, own.phases)),
-    )
 
 
 def _with_megatron(asked: Request) -> Request:
@@ -399,19 +386,24 @@ def _megatron_sizes(request: Request, data: EstimatorContext) -> Iterator[tuple[
     """
     shape, gpus, node = data.known_shape(request.model), request.gpus or 8, _node(request)
     moe, divisor = shape.architecture.moe, math.gcd(shape.heads, shape.architecture.num_key_value_heads)
-    figures, of_expert = figures_of(data, request.model), f"{ACTOR}.megatron.{_EXPERT}"
-    alike = (run for run in data.runs.values() if figures_of(data, run.model) == figures)
-    most = max((run.settings.get(of_expert, 1) for run in alike), default=1)
+
+    runs = (
+        run for run in data.runs.values() if figures_of(data, run.model) == figures_of(data, request.model)
+    )
+    most = max((run.settings.get(f"{ACTOR}.megatron.{_EXPERT}", 1) for run in runs), default=1)
+
+    def own(name: str) -> Any:
+        return request.config.get(f"{ACTOR}.megatron.{name}")
 
     def choices(name: str, usual: Iterable[int]) -> Iterable[int]:
-        own = request.config.get(f"{ACTOR}.megatron.{name}")
-        return (own,) if type(own) is int and own > 0 else usual
+        return (own(name),) if type(own(name)) is int and own(name) > 0 else usual
 
     tensors = [size for size in _TENSORS if size <= node and not divisor % size]
     for pipeline, tensor in product(choices(_PIPELINE, _STAGES), choices(_TENSOR, tensors)):
         stages = _stages(shape.layers, pipeline)
         if stages is None or gpus % (tensor * pipeline):
             continue
+        stages = {name: size for name, size in stages.items() if own(name) is None}
         sizes = {_TENSOR: tensor, _PIPELINE: pipeline, **stages}
         if moe:
             experts = (size for size in _EXPERTS if size <= max(most, _MOST_EXPERT))
@@ -447,7 +439,7 @@ def _engines(request: Request, given: Config, shape: Shape, settings: Settings) 
     """Return TP and share of rollout engines that start, the best first; the largest TP if none starts.
 
     The best leave a third of their share to the KV cache. A larger share, up to 0.8, is better than a larger
-    TP, which exceeds a node only if no engine within a node starts.
+    TP, which exceeds a node only, and last, if no engine within a node leaves a third.
     """
     rollout, node = settings.rollout, _node(request)
     shares = [rollout.utilization]
@@ -459,12 +451,11 @@ def _engines(request: Request, given: Config, shape: Shape, settings: Settings) 
         tensors = [size for size in powers if not (settings.gpus % size or shape.heads % size)]
     firsts: dict[tuple[bool, int], float] = {}
     for tensor, share in product(tensors, shares):
-        if (firsts and tensor > node) or (False, tensor) in firsts:
+        if (False, tensor) in firsts or (tensor > node and any(not is_full for is_full, _ in firsts)):
             continue
         own = replace(settings, rollout=replace(rollout, tensor=tensor, utilization=share))
-        if of_engine.cache_tokens(shape, own) >= max(
-            settings.lengths.limit, of_engine.needed_cache_tokens(shape, own)
-        ):
-            is_full = of_engine.engine_weights(shape, own).size > _WEIGHTS_PART * share * settings.capacity
+        if cache_tokens(shape, own) >= max(settings.lengths.limit, needed_cache_tokens(shape, own)):
+            is_full = engine_weights(shape, own).size > _WEIGHTS_PART * share * settings.capacity
             firsts.setdefault((is_full, tensor), share)
-    return [(tensor, firsts[full, tensor]) for full, tensor in sorted(firsts)] or [(tensors[-1], shares[0])]
+    best = sorted(firsts, key=lambda key: (key[1] > node, *key))
+    return [(tensor, firsts[is_full, tensor]) for is_full, tensor in best] or [(tensors[-1], shares[0])]

@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import textwrap
-from functools import partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from tabulate import tabulate
+
 from ..diagnostics import counted
-from ..memory.phases import LABELS
+from ..memory.phases import LABELS, Phase
 from ..memory.recorded import credible
-from ..memory.request import MODEL
 from ..texts import nested_yaml
 from ..units import GIB, crossed, gib_number, short_number
 from .charts import phase_bars_text
 from .command import command_settings
-from .question import task_text
-from .results import usable_command
+from .question import Question, task_text
+from .results import figures_of_fewest, usable_command
 from .words import MOST, about, change_text, heading, label, lines, short, title, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..memory.phases import Phase
     from .answer import Answer
     from .fewest import Fewest
-    from .layouts import Layout
-    from .question import Question
 
-_ESTIMATES = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Peak phase"
-_LAYOUTS = "Layout | Verdict | GiB per GPU | Offloads | Host GiB/node> | Token budget>"
-_FEWEST = (
-    "GB> | GPU | Fewest | Without offloading | Recorded on | Layout | GiB per GPU | Offloads | Host GiB/node>"
+#: The headings of ``_figures``.
+_FIGURES = "Layout | GiB per GPU | Offloads | Host GiB/node>"
+#: What follows the table of the fewest GPUs.
+_LEGEND = (
+    "The figures are estimates, in each line for its first GPU, which has the least memory.",
+    "** No run of this model is recorded.",
+    "* No run of this model with so little GPU memory is recorded.",
+    "? It might fit on this number (borderline).",
 )
-_FITTING = "Model | Verdict | Recorded on | Layout | GiB per GPU | Offloads | Host GiB/node>"
-#: The marks of numbers of GPUs that nobody has recorded, and of those on which a run might fit.
-_MARKS = {
-    "**": "** No run of this model is recorded.",
-    "*": "* No run of this model with so little GPU memory is recorded.",
-    "?": "? It might fit on this number (borderline).",
-}
 
 
 def plain_table(headings: str, rows: Iterable[Sequence[str]], width: int = 0) -> str:
@@ -58,154 +51,107 @@ def plain_table(headings: str, rows: Iterable[Sequence[str]], width: int = 0) ->
     """
     names = headings.split(" | ")
     table = [[name.rstrip(">") for name in names], *rows]
-    columns = list(zip(*table, strict=True))
-    words = partial(textwrap.wrap, width=1, break_long_words=False)
-    least = [max(len(word) for cell in cells for word in words(cell) or [""]) for cells in columns]
-    while width and len(least) > 1 and sum(least) + 2 * len(least) - 2 > width:
+    columns, room = list(zip(*table, strict=True)), (width or 10**6) + 2
+    words = [textwrap.wrap(" ".join(cells), 1, break_long_words=False) for cells in columns]
+    least = [max(map(len, each)) for each in words]
+    while len(least) > 1 and sum(least) + 2 * len(least) > room:
         least.pop()
     widths = [max(map(len, cells)) for cells in columns[: len(least)]]
-    while width and widths != least and sum(widths) + 2 * len(widths) - 2 > width:
+    while widths != least and sum(widths) + 2 * len(widths) > room:
         wide = (index for index, size in enumerate(widths) if size > least[index])
         widths[max(wide, key=widths.__getitem__)] -= 1
-    text = []
-    for row in table:
-        cells = [textwrap.wrap(cell, size) for cell, size in zip(row, widths, strict=False)]
-        for parts in zip_longest(*cells, fillvalue=""):
-            sides = zip(parts, widths, names, strict=False)
-            text.append(
-                "  ".join(f"{part:{'><'[name[-1] != '>']}{size}}" for part, size, name in sides).rstrip()
-            )
-        if row is table[0]:
-            text.append("  ".join("-" * size for size in widths))
-    return "\n".join(text)
+    table.insert(1, ["-" * size for size in widths])
+    sides = ["right" if name.endswith(">") else "left" for name in names[: len(widths)]]
+    cells = [list(map(textwrap.fill, row, widths)) for row in table]
+    return tabulate(cells, tablefmt="plain", colalign=sides, disable_numparse=True)
 
 
 def wrapped(texts: Iterable[str], width: int, indent: str = "") -> str:
     """Return texts, each on its own lines, of at most ``width`` characters; keys and names are not broken."""
     wrap = textwrap.TextWrapper(width or 10**6, subsequent_indent=indent, break_long_words=False)
     wrap.break_on_hyphens = False
-    return "\n".join(line for text in texts for line in wrap.wrap(text))
+    return "\n".join(map(wrap.fill, texts))
 
 
-# -- an answer
+# -- answers
 
 
 def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, command: bool = True) -> str:
-    """Return an answer as text: its lines, the phases as bars, changes, layouts, and the command.
+    """Return an answer as text: its lines, the phases as bars, changes, and the command.
 
     Args:
         answer: the answer.
         width: see above.
-        verbose: whether to add the components of the peak, settings, and all layouts and runs.
+        verbose: whether to add the components of the peak, and the settings.
         command: whether to add the command.
     """
-    best, estimate = answer.best, answer.best.estimate
-    rank = estimate.settings.actor.lora_rank
+    own, settings, verdict = answer.best.estimate, answer.best.estimate.settings, answer.verdict
+    gpu, count, rank = answer.request.gpu or "GPU", answer.all_gpus, settings.actor.lora_rank
     task = f"{answer.task} of rank {rank}" if rank else answer.task
-    said = [f"{title(answer.verdict)}: {answer.request.model}, {task}, on {_gpus(answer)}."]
-    said += [f"{line.title}: {line.plain}" if line.title else line.plain for line in lines(answer)]
-    said += [f"Ignored: {text}" for text in estimate.unsupported if text not in estimate.undecided]
-    if answer.all_gpus is None:
-        said.append("Set the number of GPUs with --gpus, as in 8xH100.")
-    parts = [wrapped(said, width)]
-    shown = credible(estimate)
+    gpus = f"{count}×{gpu}" if count else f"an unknown number of {gpu}s"
+    if count and settings.other_gpus:
+        gpus += f" ({settings.gpus} for training)"
+    texts = [f"{title(verdict)}: {answer.request.model}, {task}, on {gpus}."]
+    texts += [f"{line.title}: {line.plain}" if line.title else line.plain for line in lines(answer)]
+    texts += [f"Ignored: {text}" for text in own.unsupported if text not in own.undecided]
+    if count is None:
+        texts.append("Set the number of GPUs with --gpus, as in 8xH100.")
+    parts, shown = [wrapped(texts, width)], credible(own)
     if shown and answer.reason not in ("unknown", "no-bfloat16"):
         parts.append(phase_bars_text(shown, width))
-    if answer.verdict != "unknown":
-        parts += _changes(answer, width)
-        if verbose and len(answer.layouts) > 1:
-            parts.append(plain_table(_LAYOUTS, map(_row, answer.layouts), width))
-    if answer.verdict == "fits" and (budget := answer.largest_token_budget):
+    if verdict not in ("fits", "unknown"):
+        changes = [f"{place}. {change_text(change)}" for place, change in enumerate(answer.changes[:MOST], 1)]
+        first = f"{heading(answer)}:" if changes else "No other setting makes it fit."
+        parts.append(wrapped([first, *changes], width, "   "))
+    if verdict == "fits" and (budget := answer.largest_token_budget):
         text = f"With this layout, micro-batches of up to {short_number(budget)} tokens per GPU fit"
         response = short_number(answer.longest_response or 0)
         parts.append(wrapped([f"{text}, or responses of up to {response} tokens."], width))
     if command and (words := usable_command(answer)):
         parts.append(f"Command:\n{words}")
-    if verbose and shown and answer.verdict != "unknown":
-        settings = {key: value for key, value in command_settings(best).items() if key != f"{MODEL}.path"}
+    if verbose and shown and verdict != "unknown":
         parts.append(f"{shown.peak_phase.label}:\n{components_text(shown.peak_phase, width)}")
-        parts.append(f"Settings:\n{nested_yaml(settings)}")
-        runs = [f"  {run.word}: {run.id}" for run in answer.evidence]
-        parts += ["\n".join(["Recorded runs:", *runs])] if runs else []
+        parts.append(f"Settings:\n{nested_yaml(command_settings(answer.best))}")
     return "\n\n".join(parts)
 
 
-def _gpus(answer: Answer) -> str:
-    """Return the GPUs of all pools, for example ``8×H100``, and how many of them train if not all do."""
-    gpu, settings = answer.request.gpu or "GPU", answer.best.estimate.settings
-    if answer.all_gpus is None:
-        return f"an unknown number of {gpu}s"
-    train = f" ({settings.gpus} for training)" if settings.other_gpus else ""
-    return f"{answer.all_gpus}×{gpu}{train}"
-
-
-def _changes(answer: Answer, width: int) -> list[str]:
-    """Return the changes that make it fit, in order; an empty list if it fits."""
-    if answer.verdict == "fits":
-        return []
-    if not answer.changes:
-        return ["No other setting makes it fit."]
-    items = [f"{place}. {change_text(change)}" for place, change in enumerate(answer.changes[:MOST], 1)]
-    return [wrapped([f"{heading(answer)}:", *items], width, "   ")]
-
-
-def _row(layout: Layout) -> tuple[str, ...]:
-    """Return the cells of a layout."""
-    name, *figures = _figures(layout)
-    budget = short_number(layout.token_budget) if layout.token_budget else ""
-    return (name, label(layout.verdict), *figures, budget)
-
-
-def _figures(layout: Layout) -> tuple[str, str, str, str]:
-    """Return the name of a layout, its peak with the range, whether it offloads, and host memory."""
-    own = layout.estimate
-    span = f"{whole(own.peak)} ({whole(own.low)}-{whole(own.high)})"
-    offloads = "Adam on CPU" if "adam-on-cpu" in layout.offloaded else "yes" if layout.offloaded else "no"
-    return (layout.name, span, offloads, about(own.host.total))
-
-
-# -- several answers
-
-
-def fewest_text(question: Question, sizes: Sequence[Fewest], assumed: Sequence[str], width: int = 100) -> str:
+def fewest_text(question: Question, sizes: Sequence[Fewest], assumed: Sequence[str], width: int) -> str:
     """Return the fewest GPUs of each memory size, with the assumptions."""
-    rows, seen = [], set()
+    head = [f"Fewest GPUs for {question.model}, {task_text(question)}, by the memory of a GPU:"]
+    head.append(f"Assumed: {', '.join(assumed)}.")
+    rows = []
     for item in sizes:
         mark = "**" if not item.recorded else "*" if item.undercuts else ""
-        numbers = [f"{item.count}{mark}" if item.count else f"none: {item.why}"]
-        numbers += [f"{item.near}?"] if item.near else []
-        seen |= {mark if item.count else "", "?" if item.near else ""}
-        ran = f"{crossed(item.ran.gpus)} {item.task}".strip() if item.ran else "no run"
-        names = ", ".join(gpu.name for gpu in item.gpus)
-        figures = _figures(item.found.best) if item.found else ("", "", "", "")
-        without = str(item.without or "none")
-        rows.append((short_number(item.memory_gb), names, ", ".join(numbers), without, ran, *figures))
-    counts = [f"{item.count}×{short_number(item.memory_gb)} GB" for item in sizes if item.count]
-    fewest = ", ".join(dict.fromkeys(counts)) or "none"
-    head = [f"Fewest GPUs for {question.model}, {task_text(question)}: {fewest}."]
-    foot = ["The figures are estimates, in each line for its first GPU, which has the least memory."]
-    head.append(f"Assumed: {', '.join(assumed)}.")
-    foot += [text for mark, text in _MARKS.items() if mark in seen]
-    return "\n\n".join([wrapped(head, width), plain_table(_FEWEST, rows, width), wrapped(foot, width)])
+        fewest = f"{item.count}{mark}" if item.count else f"none: {item.why}"
+        fewest += f", {item.near}?" if item.near else ""
+        ran = f"{crossed(item.ran['gpus'])} {item.ran['task']}".strip() if item.ran else "no run"
+        gpus, without = ", ".join(item.types), str(item.without or "none")
+        figures = _figures(item.answer) if item.answer else [""] * 4
+        rows.append((short_number(item.memory_gb), gpus, fewest, without, ran, *figures))
+    table = plain_table(f"GB> | GPU | Fewest | Without offloading | Recorded on | {_FIGURES}", rows, width)
+    return "\n\n".join([wrapped(head, width), table, wrapped(_LEGEND, width)])
 
 
-def fitting_text(
-    question: Question, answers: Sequence[Answer], assumed: Sequence[str], width: int = 100
-) -> str:
+def fitting_text(question: Question, answers: Sequence[Answer], assumed: Sequence[str], width: int) -> str:
     """Return the models that fit on the GPUs, one per line, with the assumptions."""
-    on = f"{question.gpus}×{question.gpu}, {task_text(question)}"
+    count, on = len(answers) or "none", f"{question.gpus}×{question.gpu}, {task_text(question)}"
+    head = [f"Models that fit on {on}: {count}. The figures are estimates."]
+    head.append(f"Assumed: {', '.join(assumed)}.")
     rows = []
     for answer in answers:
         ran = next((crossed(run.gpus) for run in answer.proof), "no run")
-        rows.append((answer.request.model, label(answer.verdict), ran, *_figures(answer.best)))
-    recorded = sum(row[2] != "no run" for row in rows) or "none"
-    head = [
-        f"Models that fit on {on}: {len(rows) or 'none'}.",
-        f"Models with a recorded run on as little GPU memory: {recorded}. The figures are estimates.",
-        f"Assumed: {', '.join(assumed)}.",
-    ]
-    table = [plain_table(_FITTING, rows, width)] if rows else []
+        rows.append((answer.request.model, label(answer.verdict), ran, *_figures(figures_of_fewest(answer))))
+    table = [plain_table(f"Model | Verdict | Recorded on | {_FIGURES}", rows, width)] if rows else []
     return "\n\n".join([wrapped(head, width), *table])
+
+
+def _figures(answer: Mapping[str, Any]) -> list[str]:
+    """Return the name of a layout, its peak with the range, whether it offloads, and host memory."""
+    names = ("peak_gib", "low_gib", "high_gib", "host_ram_gib_per_node")
+    peak, low, high, host = (answer[name] * GIB for name in names)
+    parts = answer["offloaded"]
+    offloads = "Adam on CPU" if "adam-on-cpu" in parts else "yes" if parts else "no"
+    return [answer["strategy"], f"{whole(peak)} ({whole(low)}-{whole(high)})", offloads, about(host)]
 
 
 # -- estimates
@@ -213,23 +159,20 @@ def fitting_text(
 
 def estimates_text(results: Sequence[Mapping[str, Any]], width: int = 0) -> str:
     """Return a row for each result of ``estimate --format json``."""
-    rows, ignoring = [], sum(bool(result["unsupported"]) for result in results)
-    for result in results:
+    rows, ignoring = [], sum(bool(item["unsupported"]) for item in results)
+    for item in results:
+        verdict = "no estimate" if "error" in item else short(item["verdict"], item["fits_up_to_tokens"])
         sizes = ("peak_gib", "low_gib", "high_gib", "capacity_gib", "logged_max_allocated_gib")
-        peak, low, high, *others = (gib_number((result[name] or 0) * GIB) for name in sizes)
-        figures = (peak, f"{low} to {high}", *others, LABELS.get(result["binding_phase"], ""))
-        verdict = (
-            "no estimate" if "error" in result else short(result["verdict"], result["fits_up_to_tokens"])
-        )
-        rows.append((result["id"], verdict, *(figures if result["peak_gib"] else ("",) * 5)))
+        peak, low, high, *others = (gib_number((item[name] or 0) * GIB) for name in sizes)
+        figures = (peak, f"{low} to {high}", *others, LABELS.get(item["binding_phase"], ""))
+        rows.append((item["id"], verdict, *(figures if item["peak_gib"] else [""] * 5)))
     note = f"Settings that the estimate ignores: in {counted(ignoring, 'case')}; --format json lists them."
-    return "\n\n".join([plain_table(_ESTIMATES, rows, width), *([note] if ignoring else [])])
+    headings = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Peak phase"
+    return "\n\n".join([plain_table(headings, rows, width), *([note] if ignoring else [])])
 
 
 def components_text(phase: Phase, width: int = 0) -> str:
     """Return a row for each component of a phase, with its formula and evidence."""
-    rows = (
-        (part.label, gib_number(part.size), part.numbers, part.evidence)
-        for part in phase.breakdown.components
-    )
+    parts = phase.breakdown.components
+    rows = [(part.label, gib_number(part.size), part.numbers, part.evidence) for part in parts]
     return plain_table("Component | GiB> | Formula, in bytes | Evidence", rows, width)

@@ -5,24 +5,28 @@ Pages, ``plan`` and the form say the same, because each of them shows the lines 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..diagnostics import NoAnswerError
 from ..i18n import N_, _, plural
-from ..memory.recorded import credible, figures
+from ..memory.recorded import credible, estimate_run, figures
 from ..memory.versions import behaviour, version_text
+from ..nodes import listed
 from ..texts import WORD_TEXTS, run_title
 from ..units import GIB, gib, short_number
+from .levers import ROUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from ..memory.estimate import Estimate
+    from ..memory.registries import EstimatorContext
     from ..memory.request import Verdict
     from ..records import Run
     from .answer import Answer
     from .changes import Change
-    from .evidence import Trust
-    from .layouts import Layout
+    from .layouts import Layout, Reason
 
 LABELS: Mapping[str, str] = {
     "fits": N_("fits"),
@@ -31,8 +35,6 @@ LABELS: Mapping[str, str] = {
     "does-not-fit": N_("does not fit"),
     "unknown": N_("unknown"),
 }
-#: The figures of an estimate, in whole GiB, which come before the reason.
-PEAK = N_("Peak {peak} GiB per GPU (range {low} to {high}); the GPU has {capacity} GiB.")
 #: The reasons of verdicts, see ``layouts.Reason``. Two more: a run that ran with the GPU's memory inside the
 #: range, and recorded runs that contradict an estimate which is too large.
 REASONS: Mapping[str, str] = {
@@ -87,25 +89,20 @@ class Line(NamedTuple):
     @property
     def plain(self) -> str:
         """The text without links."""
-        return self.text.replace("{runs}", _(", ").join(map(run_name, self.runs)))
+        return self.text.replace("{runs}", listed(map(run_name, self.runs)))
 
 
 def lines(answer: Answer) -> list[Line]:
     """Return what to say about an answer, the reason of its verdict first."""
     best, note = answer.best, answer.request.model_note
-    found = [Line("verdict", "", why(best, answer.reason)), Line("model", _("Model"), note)]
-    if answer.own and (text := measured(answer.own, best.estimate)):
-        found.append(Line("measured", _("Measured"), _("{sentence}.").format(sentence=text)))
-    found += _evidence(answer)
+    content = [Line("verdict", "", why(best, answer.reason)), Line("model", _("Model"), note)]
+    if answer.own:
+        content.append(Line("measured", _("Measured"), _sentence([measured(answer.own, best.estimate)])))
+    content += _evidence(answer)
     if answer.reason not in ("unknown", "no-bfloat16"):
-        found.append(Line("layout", _("Layout"), "" if answer.own else layout_text(best)))
-        found.append(Line("offloaded", _("Offloaded to host memory"), offloaded(best)))
-        found.append(Line("host", _("Host memory"), host(best)))
-        found.append(_sure(answer))
-        found.append(Line("release", _("Other release"), _release(answer)))
-    assumed = ", ".join(text for text in answer.assumed if text != note)
-    found.append(Line("assumed", _("Assumed"), assumed and _("{sentence}.").format(sentence=assumed)))
-    return [line for line in found if line.text]
+        content += [*_layout(answer), _sure(answer), *_release(answer)]
+    assumed = _sentence(text for text in answer.assumed if text != note)
+    return [line for line in (*content, Line("assumed", _("Assumed"), assumed)) if line.text]
 
 
 # -- the verdict
@@ -132,40 +129,36 @@ def as_title(text: str) -> str:
 
 def short(verdict: Verdict, tokens: float | None) -> str:
     """Return the label for a cell, with the mean length up to which a run fits if it is known."""
-    if tokens is None:
-        return label(verdict)
-    return _("{verdict}: up to {tokens} tokens").format(verdict=label(verdict), tokens=two_digits(tokens))
+    text = "{verdict}" if tokens is None else _("{verdict}: up to {tokens} tokens")
+    return text.format(verdict=label(verdict), tokens=two_digits(tokens or 0))
 
 
-def why(layout: Layout, reason: str | None = None) -> str:
+def why(layout: Layout, reason: Reason) -> str:
     """Return the figures of a layout, the reason of its verdict, and the lengths up to which it fits.
 
     Args:
         layout: the layout.
-        reason: the reason; by default that of the layout, which recorded runs can contradict.
+        reason: the reason; unlike that of the layout, it considers recorded runs.
     """
-    found, key = layout.estimate, str(layout.reason)
-    if reason == "ran" != key:
-        key = "contradicted"
-    if found.undecided:
-        settings = "; ".join(found.undecided)
-        return _("Settings that determine memory cannot be read: {settings}.").format(settings=settings)
-    if found.capacity is None:
+    own, key = layout.estimate, "contradicted" if reason == "ran" != layout.reason else str(layout.reason)
+    if own.undecided:
+        text = _("Settings that determine memory cannot be read: {settings}.")
+        return text.format(settings="; ".join(own.undecided))
+    if own.capacity is None:
         return _("The memory of the GPU is unknown.")
-    shown, tokens, (room, needed) = credible(found), found.fits_up_to_tokens, layout.cache
-    if found.ran and found.high > found.capacity:
+    shown, tokens, (cache, needed) = credible(own), own.fits_up_to_tokens or 0, layout.cache
+    if own.ran and own.high > own.capacity:
         key = "bounded" if shown else "ran"
-    sizes = {"peak": found.peak, "low": found.low, "high": found.high, "capacity": found.capacity}
-    peak = _(PEAK).format(**{name: whole(size) for name, size in sizes.items()})
-    text = _(REASONS[key]).format(room=two_digits(room), needed=short_number(int(needed)))
-    texts = [text] if key == "no-bfloat16" else [peak, text]
-    if tokens is not None and key != "ran":
-        up_to = _("It fits up to a mean of {tokens} tokens per sequence, prompt and response.")
-        texts.append(up_to.format(tokens=two_digits(tokens)))
-    if shown is not None and shown is not found:
-        mean = _("The figures below are for a mean of {tokens} tokens per sequence.")
-        texts.append(mean.format(tokens=two_digits(shown.settings.lengths.mean)))
-    return in_a_row(*texts)
+    texts = [_(REASONS[key])]
+    if key != "no-bfloat16":
+        texts.insert(0, _("Peak {peak} GiB per GPU (range {low} to {high}); the GPU has {capacity} GiB."))
+    if tokens and key != "ran":
+        texts.append(_("It fits up to a mean of {tokens} tokens per sequence, prompt and response."))
+    if shown is not None and shown is not own:  # then it is for sequences of this mean
+        texts.append(_("The figures below are for a mean of {tokens} tokens per sequence."))
+    sizes = {"peak": own.peak, "low": own.low, "high": own.high, "capacity": own.capacity}
+    counts = {"tokens": two_digits(tokens), "room": two_digits(cache), "needed": short_number(int(needed))}
+    return in_a_row(*texts).format(**{name: whole(size) for name, size in sizes.items()}, **counts)
 
 
 # -- evidence and trust
@@ -183,25 +176,23 @@ def measured(run: Run, estimate: Estimate | None) -> str:
     """Return the measured figure of a run beside the estimate of the same counter; empty if there is none."""
     if not run.measured or not run.measured.gib:
         return ""
-    counter, low, high = run.measured.counter, 0.0, 0.0
-    text = _("{size} ({counter})")
-    if estimate and figures(estimate) and counter == "torch-max-allocated":
+    text, (low, high) = _("{size} ({counter})"), (0.0, 0.0)
+    if estimate and figures(estimate) and run.measured.counter == "torch-max-allocated":
         text, (low, high) = _("{size} ({counter}; estimated {low} to {high} GiB)"), estimate.torch_peak_range
-    size, counted = gib(run.measured.gib * GIB), _(COUNTERS[counter])
-    return text.format(size=size, counter=counted, low=whole(low), high=whole(high))
+    size, counter = gib(run.measured.gib * GIB), _(COUNTERS[run.measured.counter])
+    return text.format(size=size, counter=counter, low=whole(low), high=whole(high))
 
 
 def _evidence(answer: Answer) -> Iterator[Line]:
     """Yield the relevant recorded runs by their evidence word; a run that ran needs no other."""
-    own, contested, most = answer.own, answer.contested, MOST
+    own, contested = answer.own, answer.contested
+    others = [run for run in answer.evidence if run is not own and run.id not in contested][:MOST]
     if own and own.word == "ran" and own.id not in contested:
-        most = 0
-    others = [run for run in answer.evidence if run is not own and run.id not in contested][:most]
+        others = []
     for word, text in WORD_TEXTS.items():
-        runs, name = tuple(run for run in others if run.word == word), as_title(_(text))
-        if answer.verdict == "does-not-fit":
-            name = _("{word} with other settings").format(word=name)
-        yield Line(word, name, "{runs}." if runs else "", runs)
+        name = _("{word} with other settings") if answer.verdict == "does-not-fit" else "{word}"
+        runs = tuple(run for run in others if run.word == word)
+        yield Line(word, name.format(word=as_title(_(text))), "{runs}." if runs else "", runs)
     for run in answer.evidence:
         if run.id in contested:
             *_rest, repository, _kind, issue = contested[run.id].split("/")
@@ -210,72 +201,93 @@ def _evidence(answer: Answer) -> Iterator[Line]:
             yield Line("contested", as_title(_(WORD_TEXTS[run.word])), text, (run,))
 
 
-def checks(trust: Trust) -> str:
-    """Return the number of measured runs of this kind and the errors of their estimates."""
-    known = trust.accuracy
-    if known is None:
-        text = _("No run of this kind was measured; the range allows for {error} %, the error of other runs.")
-        return text.format(error=round(100 * trust.error))
-    text = plural(
-        "Checked against one measured run of this kind ({compared}): {mean} % off.",
-        "Checked against {count} measured runs of this kind ({compared}) from {sources}: {mean} % off on "
-        "average, at most {worst} %; {more} of {count} needed more than estimated.",
-        known.cases,
-    )
-    mean, worst = round(100 * known.mean_error), round(100 * known.worst_error)
-    sources = plural("one source", "{count} sources", known.sources).format(count=known.sources)
-    counts = {"count": known.cases, "more": known.needed_more, "sources": sources}
-    return text.format(compared=known.compared, mean=mean, worst=worst, **counts)
-
-
 def _sure(answer: Answer) -> Line:
-    runs: tuple[Run, ...] = ()
+    """Return the errors of estimates of this kind, and whether there is no run that is comparable."""
+    trust, known = answer.trust, answer.trust.accuracy
+    text = _("No run of this kind was measured; the range allows for {error} %, the error of other runs.")
+    text = text.format(error=round(100 * trust.error))
+    if known:
+        text = plural(
+            "Checked against one measured run of this kind ({compared}): {mean} % off.",
+            "Checked against {count} measured runs of this kind ({compared}) from {sources}: {mean} % off on "
+            "average, at most {worst} %; {more} of {count} needed more than estimated.",
+            known.cases,
+        )
+        mean, worst = round(100 * known.mean_error), round(100 * known.worst_error)
+        sources = plural("one source", "{count} sources", known.sources).format(count=known.sources)
+        counts = {"count": known.cases, "more": known.needed_more, "sources": sources}
+        text = text.format(compared=known.compared, mean=mean, worst=worst, **counts)
     more = "" if answer.evidence else _("No comparable run is recorded.")
-    if answer.trust.undercuts and answer.trust.smallest:
-        runs = (answer.trust.smallest,)
+    runs = (trust.smallest,) if trust.smallest and trust.undercuts else ()
+    if runs:
         more = _("No run with so little GPU memory is recorded; the smallest is {runs}.")
-    return Line("sure", _("How sure"), in_a_row(checks(answer.trust), more), runs)
+    return Line("sure", _("How sure"), in_a_row(text, more), runs)
+
+
+# -- recorded runs
+
+
+def run_texts(run: Run, data: EstimatorContext) -> dict[str, str]:
+    """Return the computed columns of a recorded run; empty if its settings allow no estimate."""
+    with suppress(NoAnswerError):
+        estimate = estimate_run(run, data)
+        if ends := figures(estimate):
+            shown = credible(estimate)
+            phase = _(shown.peak_phase.label) if shown else ""
+            return {"estimate.peak": span(ends[0], ends[2]), "estimate.phase": phase}
+    return {}
+
+
+def span(low: float, high: float) -> str:
+    """Return a range of bytes in whole GiB, without the unit."""
+    return _("{low} to {high}").format(low=whole(low), high=whole(high))
+
+
+def peaks_text(run: Run, estimate: Estimate | None) -> str:
+    """Return the estimated peak of a run, and what was measured."""
+    texts = []
+    if estimate and (ends := figures(estimate)):
+        texts.append(_("estimated peak {range} GiB").format(range=span(ends[0], ends[2])))
+    elif estimate and not estimate.undecided:
+        texts.append(_("the estimate is above the GPU's memory"))
+    if text := measured(run, estimate):
+        texts.append(_("measured {text}").format(text=text))
+    return _(", ").join(texts)
 
 
 # -- layout, host memory, other releases and changes
 
 
-def layout_text(layout: Layout) -> str:
-    """Return the backend, the GPUs and the token budget."""
-    gpus, budget = f"{layout.estimate.settings.gpus}×{layout.request.gpu or 'GPU'}", layout.token_budget
-    text = _("{layout} on {gpus}.")
-    more = _("Micro-batches have up to {tokens} tokens per GPU.") if budget else ""
-    return in_a_row(text, more).format(layout=layout.name, gpus=gpus, tokens=short_number(budget or 0))
+def _layout(answer: Answer) -> Iterator[Line]:
+    """Yield the layout, what it offloads, and the host memory that a node needs, with the limit."""
+    best, budget, limit = answer.best, answer.best.token_budget, answer.best.given_host_limit
+    if not answer.own:
+        gpus = f"{best.estimate.settings.gpus}×{answer.request.gpu or 'GPU'}"
+        more = _("Micro-batches have up to {tokens} tokens per GPU.") if budget else ""
+        rounds = best.estimate.settings.actor.fsdp.parameter_bytes == 2 and not best.is_megatron
+        text = in_a_row(_("{layout} on {gpus}."), more, _(ROUNDS) if rounds else "")
+        text = text.format(layout=best.name, gpus=gpus, tokens=short_number(budget or 0))
+        yield Line("layout", _("Layout"), text)
+    parts = [_(part) for part in PARTS if part in best.offloaded] or [_("nothing")]
+    more = _("Adam runs on the CPU: slow.") if "adam-on-cpu" in best.offloaded else ""
+    yield Line("offloaded", _("Offloaded to host memory"), in_a_row(_sentence(parts), more))
+    text = _("about {size} GiB per node; {limit} GiB assumed (twice the GPUs' memory).")
+    text = _("about {size} GiB per node; {limit} GiB given.") if limit else text
+    of_node = whole(limit) if limit else about(best.host_limit)
+    yield Line("host", _("Host memory"), text.format(size=about(best.estimate.host.total), limit=of_node))
 
 
-def offloaded(layout: Layout) -> str:
-    """Return what is offloaded to host memory, or that nothing is."""
-    parts = [_(part) for part in PARTS if part in layout.offloaded]
-    text = _("{sentence}.").format(sentence=_(", ").join(parts) or _("nothing"))
-    return in_a_row(text, _("Adam runs on the CPU: slow.") if "adam-on-cpu" in layout.offloaded else "")
-
-
-def host(layout: Layout) -> str:
-    """Return the host memory that a node needs, and the limit."""
-    given, size = layout.given_host_limit, about(layout.estimate.host.total)
-    if given is None:
-        text = _("about {size} GiB per node; {limit} GiB assumed (twice the GPUs' memory).")
-        return text.format(size=size, limit=about(layout.host_limit))
-    return _("about {size} GiB per node; {limit} GiB given.").format(size=size, limit=whole(given))
-
-
-def _release(answer: Answer) -> str:
-    """Return the verdict with another release of verl if it differs, and the cause if it is known."""
-    other, best = answer.other_release, answer.best
-    if other is None:
-        return ""
-    own, peak, version = best.request.version, other.estimate.peak, version_text(best.request.version)
-    text = _("{verdict} with verl {other} instead of {version} (peak {peak} GiB).")
-    names = {"verdict": title(other.verdict), "other": version_text(other.request.version)}
-    if behaviour(own).unsharded_gradients and not best.is_megatron and peak < best.estimate.peak:
-        cause = _("FSDP in {version} keeps whole gradients on every GPU until the last micro-batch.")
-        text = in_a_row(text, cause)
-    return text.format(version=version, peak=whole(peak), **names)
+def _release(answer: Answer) -> Iterator[Line]:
+    """Yield the verdict with another release of verl if it differs, and the cause if it is known."""
+    own, other, cause = answer.best, answer.other_release, ""
+    if other:
+        newer, older = version_text(own.request.version), version_text(other.request.version)
+        text = _("{verdict} with verl {other} instead of {version} (peak {peak} GiB).")
+        if behaviour(own.request.version).unsharded_gradients and other.estimate.peak < own.estimate.peak:
+            cause = _("FSDP in {version} keeps whole gradients on every GPU until the last micro-batch.")
+        names = {"verdict": title(other.verdict), "other": older, "version": newer}
+        text = in_a_row(text, cause).format(peak=whole(other.estimate.peak), **names)
+        yield Line("release", _("Other release"), text)
 
 
 def heading(answer: Answer) -> str:
@@ -301,6 +313,12 @@ def change_text(change: Change, settings: str = "", seen: Collection[str] = ()) 
 
 
 # -- numbers and sentences
+
+
+def _sentence(texts: Iterable[str]) -> str:
+    """Return texts as one sentence; an empty text if there are none."""
+    text = listed(texts)
+    return text and _("{sentence}.").format(sentence=text)
 
 
 def in_a_row(*sentences: str) -> str:
@@ -333,6 +351,5 @@ def two_digits(count: float) -> str:
     >>> two_digits(1937.6), two_digits(87.2), two_digits(0.4)
     ('1,900', '87', '0')
     """
-    rest = int(count)
-    step = 10 ** max(0, len(str(rest)) - 2)
-    return f"{rest // step * step:,}"
+    step = 10 ** max(0, len(str(int(count))) - 2)
+    return f"{int(count) // step * step:,}"

@@ -44,13 +44,6 @@ TYPICAL_LENGTH = Constant(
     "of the longest sequence",
     "measured",
 )
-LOGITS_IN_LOGS = Constant(
-    "logits and entropy in an update with known lengths, up to v0.7.1",
-    10,
-    "seven logs, which show the peak of their longest step next to the lengths of another; the trace gives 8",
-    "bytes per token and vocabulary entry",
-    "measured",
-)
 POOL_OFFSET = Constant(
     "part of the rollout budget outside PyTorch's pool",
     3 * GIB,
@@ -85,22 +78,11 @@ COMMUNICATORS = Constant(
     1 * GIB,
     "NCCL 2.30: 12 MiB of buffers per channel and neighbour; up to 24 channels on NVLink, 4 without",
 )
-MEGATRON_COMMUNICATORS = Constant(
-    "communicators of Megatron's groups of GPUs",
-    3 * GIB,
-    "the same for its six groups or more; experts add buffers between all GPUs of a node",
-)
 FRAGMENTATION = Constant(
     "fragmentation",
     0.05,
     "PyTorch releases free blocks when memory is short",
     "of activations, logits and gathered parameters, which come and go",
-)
-UNEVEN_EXPERTS = Constant(
-    "fragmentation if experts exchange tokens",
-    0.25,
-    "simulated once with PyTorch's allocator for layers whose experts' tokens vary by 10 to 30 %",
-    "of activations, logits and gathered parameters",
 )
 ABOVE = Constant(
     "memory outside PyTorch that may come on top",
@@ -258,4 +240,4 @@ def fixed(kind: Kind, *constants: Constant) -> Allocations:
 
 def size_of(allocations: Allocations) -> float:
     """Add up the bytes of allocations."""
-    return sum(allocation.size for allocation in allocations)
+    return sum([allocation.size for allocation in allocations])

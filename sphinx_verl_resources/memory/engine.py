@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .shape import Shape
 
 EngineState = Literal["not started", "awake", "asleep", "taking weights"]
+_GRAPHS = fixed(Kind.CUDA_GRAPHS, CUDA_GRAPHS)
 
 
 def engine_allocations(state: EngineState, shape: Shape, settings: Settings, before: float) -> Allocations:
@@ -36,13 +37,16 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
     if rollout.separate or state == "not started":
         return ()
     # Outside the engine's budget, and never freed.
-    graphs = () if rollout.eager else fixed(Kind.CUDA_GRAPHS, CUDA_GRAPHS)
-    loaded = (engine_weights(shape, settings), *graphs)
+    graphs = () if rollout.eager else _GRAPHS
     keeps_cache = not rollout.frees_cache or (state == "taking weights" and rollout.cache_awake_in_sync)
-    if state != "awake" and not keeps_cache:
-        # With unmerged adapters, SGLang keeps the base model.
-        keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
-        return loaded if state == "taking weights" or keeps_base else graphs
+    sleeps = state != "awake" and not keeps_cache
+    # With unmerged adapters, SGLang keeps the base model.
+    keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
+    if sleeps and state == "asleep" and not keeps_base:
+        return graphs
+    loaded = (engine_weights(shape, settings), *graphs)
+    if sleeps:
+        return loaded
     # The whole budget: weights, activations of the profiling run, and a KV cache that fills it.
     whole = {"memory of the GPU": settings.capacity}
     evidence: Evidence = "exact" if settings.capacity_known else "assumed"

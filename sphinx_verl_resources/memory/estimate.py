@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
@@ -117,9 +118,9 @@ class AnyEstimate:
         besides = self.counted_besides
         return besides + low * (1 - self.errors[1]), besides + high * (1 + self.errors[1])
 
-    def of_phase(self, name: str) -> AnyEstimate:
-        """Return the estimate of one phase alone; the whole estimate if it has no such phase."""
-        phases = tuple(phase for phase in self.phases if phase.name == name)
+    def of_phase(self, *names: str) -> AnyEstimate:
+        """Return the estimate of some phases alone; the whole estimate if it has none of them."""
+        phases = tuple(phase for phase in self.phases if phase.name in names)
         return replace(self, phases=phases) if phases else self
 
     @property
@@ -181,6 +182,19 @@ class Estimate(AnyEstimate):
         settings = replace(self.settings, lengths=replace(self.settings.lengths, mean=mean))
         return replace(self, settings=settings, phases=phases_of(self.shape, settings))
 
+    def with_engine(self, request: Request, capacity: float, tensor: int, utilization: float) -> Estimate:
+        """Return the estimate for a request that differs in its GPU and the engine's TP and share only."""
+        rollout = replace(self.settings.rollout, tensor=tensor, utilization=utilization)
+        settings = replace(self.settings, rollout=rollout, capacity=capacity)
+        return replace(
+            self,
+            request=request,
+            settings=settings,
+            phases=tuple(phase.with_engine(self.shape, settings) for phase in self.phases),
+            capacity=capacity if self.capacity else None,
+            counted_besides=size_of(vllm_pool_in_torch_peak(settings)),
+        )
+
     @cached_property
     def fits_up_to_tokens(self) -> float | None:  # type: ignore[override]
         """The largest mean sequence length that fits; None unless lengths are unknown and decide the verdict.
@@ -192,13 +206,11 @@ class Estimate(AnyEstimate):
         if lengths.known or self.undecided or capacity is None or not self.low <= capacity < self.high:
             return None
         usual = math.ceil(lengths.longest * TYPICAL_LENGTH.value)
-        tries: list[tuple[int, Callable[[Estimate], bool]]] = [(usual, lambda own: own.fits)]
-        if self.peak > capacity:
-            tries += [(usual, lambda own: own.peak <= capacity), (1, lambda own: own.fits)]
-        for shortest, fits in tries:
-            lengths_fit = partial(lambda fits, mean: fits(self.with_mean(mean)), fits)
-            if lengths_fit(shortest):
-                return largest_that_fits(shortest, int(lengths.longest), lengths_fit)
+        tries = [(usual, "high"), (usual, "peak"), (1, "high")][: 3 if self.peak > capacity else 1]
+        for shortest, end in tries:
+            fits = partial(lambda end, mean: getattr(self.with_mean(mean), end) <= capacity, end)
+            if fits(shortest):
+                return largest_that_fits(shortest, int(lengths.longest), fits)
         return None
 
     @cached_property
@@ -301,7 +313,4 @@ def largest_that_fits(low: int, high: int, fits: Callable[[int], bool]) -> int:
     >>> largest_that_fits(0, 100, lambda size: size <= 42)
     42
     """
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    return low + bisect_left(range(low + 1, high + 1), True, key=lambda size: not fits(size))

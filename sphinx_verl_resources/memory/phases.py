@@ -10,29 +10,18 @@ from itertools import product
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..i18n import N_
-from ..units import Breakdown, Category
-from .allocations import (
-    COMMUNICATORS,
-    CONTEXT,
-    FRAGMENTATION,
-    LOGITS_IN_LOGS,
-    MEGATRON_COMMUNICATORS,
-    UNEVEN_EXPERTS,
-    Kind,
-    allocate,
-    fixed,
-    size_of,
-)
+from ..units import GIB, Breakdown, Category
+from .allocations import COMMUNICATORS, CONTEXT, FRAGMENTATION, Constant, Kind, allocate, fixed, size_of
 from .engine import engine_allocations
 from .fsdp import FsdpRole
 from .megatron import MegatronRole, megatron_roles
-from .settings import old_tokens, reference_tokens, update_tokens
+from .roles import tokens_of
 from .versions import behaviour
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .allocations import Allocations, Constant
+    from .allocations import Allocations
     from .engine import EngineState
     from .roles import Role
     from .settings import Settings
@@ -60,6 +49,14 @@ _PER_LOGIT: Mapping[str, tuple[PerLogit, PerLogit, PerLogit, PerLogit]] = {
     "fused none": ((0, 12), (0, 12), (0, 20), (0, 20)),
     "fused entropy": ((0, 12), (0, 12), (0, 28), (0, 28)),
 }
+
+LOGITS_IN_LOGS = Constant(
+    "logits and entropy in an update with known lengths, up to v0.7.1",
+    10,
+    "seven logs, which show the peak of their longest step next to the lengths of another; the trace gives 8",
+    "bytes per token and vocabulary entry",
+    "measured",
+)
 
 
 def logits(name: Pass, shape: Shape, settings: Settings, tokens: float) -> Allocations:
@@ -119,6 +116,17 @@ LABELS = {
     "optimizer-step": N_("Optimizer step"),
     "weight-sync": N_("Weight sync"),
 }
+MEGATRON_COMMUNICATORS = Constant(
+    "communicators of Megatron's groups of GPUs",
+    3 * GIB,
+    "the same for its six groups or more; experts add buffers between all GPUs of a node",
+)
+UNEVEN_EXPERTS = Constant(
+    "fragmentation if experts exchange tokens",
+    0.25,
+    "simulated once with PyTorch's allocator for layers whose experts' tokens vary by 10 to 30 %",
+    "of activations, logits and gathered parameters",
+)
 #: Categories of allocations that come and go, and so leave fragments.
 _TRANSIENT = frozenset({Category.ACTIVATIONS, Category.LOGITS, Category.GATHERED})
 
@@ -145,17 +153,23 @@ class Phase(NamedTuple):
     total: float
 
     @classmethod
-    def of(
-        cls, name: str, trainer: Allocations, engine: Allocations, overhead: Allocations, fragmented: Constant
-    ) -> Phase:
-        """Return a phase with its totals, and with fragments among the overhead."""
+    def of(cls, name: str, trainer: Allocations, overhead: Allocations, fragmented: Constant) -> Phase:
+        """Return a phase without a rollout engine, with fragments among the overhead."""
         transient = sum(item.size for item in trainer if item.kind.category in _TRANSIENT)
         if transient:
             lost = {"activations, logits and gathered": transient, "share": fragmented.value}
             overhead += (allocate(Kind.FRAGMENTATION, lost, evidence="assumed"),)
-        counted, of_engine = size_of(trainer), size_of(engine)
-        total = counted + of_engine + size_of(overhead)
-        return cls(name, trainer, engine, overhead, counted, of_engine, total)
+        counted = size_of(trainer)
+        return cls(name, trainer, (), overhead, counted, 0.0, counted + size_of(overhead))
+
+    def with_engine(self, shape: Shape, settings: Settings) -> Phase:
+        """Return the phase with the rollout engine of some settings, which changes nothing else in it."""
+        engine = engine_allocations(ENGINE_STATES.get(self.name, "asleep"), shape, settings, self.counted)
+        if engine == self.engine:
+            return self
+        of_engine = size_of(engine)
+        total = self.counted + of_engine + size_of(self.overhead)
+        return self._replace(engine=engine, of_engine=of_engine, total=total)
 
     @property
     def label(self) -> str:
@@ -214,8 +228,7 @@ def phases_of(shape: Shape, settings: Settings) -> tuple[Phase, ...]:
     fragmented = UNEVEN_EXPERTS if shape.expert_parameters and megatron.expert > 1 else FRAGMENTATION
 
     def phase(name: str, trainer: Allocations) -> Phase:
-        engine = engine_allocations(ENGINE_STATES.get(name, "asleep"), shape, settings, size_of(trainer))
-        return Phase.of(name, trainer, engine, overhead, fragmented)
+        return Phase.of(name, trainer, overhead, fragmented).with_engine(shape, settings)
 
     of_stages = [[phase(*one) for one in _trainer_phases(shape, settings, *pair)] for pair in pairs]
     return tuple(max(of_one, key=lambda phase: phase.total) for of_one in zip(*of_stages, strict=True))
@@ -226,6 +239,7 @@ def _trainer_phases(
 ) -> Iterator[tuple[str, Allocations]]:
     """Yield each phase on one GPU: its name and the trainer's allocations."""
     reference = actor.resident_reference() if settings.reference else ()
+    lengths, padless = settings.lengths, settings.actor.remove_padding
     others = (critic.idle if critic else ()) + reference
 
     def vocabulary(name: Pass, tokens: float) -> Allocations:
@@ -238,22 +252,22 @@ def _trainer_phases(
     if not settings.rollout.separate:
         yield "rollout", actor.idle + others
     if settings.old_log_prob:
-        tokens = old_tokens(settings)
+        tokens = tokens_of(lengths, settings.old_micro_batch, padless)
         at_layer, at_head = actor.inference(tokens)
         yield "old-log-prob", max(at_layer, at_head + vocabulary("old", tokens), key=size_of) + others
     if settings.reference:
-        tokens = reference_tokens(settings)
+        tokens = tokens_of(lengths, settings.reference_micro_batch, padless)
         at_layer, at_head = actor.reference_pass(tokens, reference)
         yield "ref-log-prob", max(at_layer, at_head + vocabulary("reference", tokens), key=size_of) + others
     if critic:
         beside = actor.waiting + reference
-        tokens = update_tokens(settings, critic.role)
+        tokens = tokens_of(lengths, critic.role.micro_batch, critic.role.remove_padding)
         yield "critic-values", max(critic.inference(tokens), key=size_of) + beside
         update = critic.update(tokens)
         yield "critic-forward", update.loss + beside
         yield "critic-backward", update.backward + beside
         yield "critic-optimizer-step", update.step + beside
-    tokens = update_tokens(settings, settings.actor)
+    tokens = tokens_of(lengths, settings.actor.micro_batch, padless)
     update = actor.update(tokens)
     at_head = update.at_head + vocabulary("gradient", tokens)
     yield "update-forward", update.loss + vocabulary("update", tokens) + others

@@ -70,24 +70,15 @@ def gpu_named(text: str, gpus: Registry[Gpu]) -> Gpu | None:
     return gpu if gpu and (exact or memory in (None, str(gpu.memory_gb))) else None
 
 
-def known_gpu(text: str, gpus: Registry[Gpu]) -> Gpu:
-    """Return the GPU that a text means.
-
-    Raises:
-        NoAnswerError: the GPU is unknown.
-    """
-    if gpu := gpu_named(text, gpus):
-        return gpu
-    raise NoAnswerError(no_gpu(text, gpus))
-
-
 def gpu_name(text: str, gpus: Registry[Gpu]) -> str:
     """Return a name of the GPU that a text means, the text itself if it is one.
 
     Raises:
         NoAnswerError: the GPU is unknown.
     """
-    return text if text in gpus else known_gpu(text, gpus).name
+    if gpu := gpu_named(text, gpus):
+        return text if text in gpus else gpu.name
+    raise NoAnswerError(no_gpu(text, gpus))
 
 
 def no_gpu(text: str, gpus: Registry[Gpu], remedy: str = "add it to gpus.yaml") -> Diagnostic:

@@ -11,7 +11,7 @@ from .allocations import TYPICAL_LENGTH
 from .reader import BYPASS, ENGINE_OPTIONS, OF_ACTOR, OF_REFERENCE, Reader, keys_of, read_fields, setting
 from .registries import capacity_of, capacity_range, gpu_named, no_gpu
 from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, Request
-from .roles import LIMITS, ROLE_KEYS, Sharding, read_lengths, read_micro_batch, read_roles, tokens_of
+from .roles import LIMITS, ROLE_KEYS, Sharding, read_lengths, read_micro_batch, read_roles
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -388,21 +388,6 @@ def least(settings: Settings) -> Settings:
 
 
 # -- what follows from settings
-
-
-def update_tokens(settings: Settings, role: Role) -> float:
-    """Return the tokens on one GPU in the fullest micro-batch of an update."""
-    return tokens_of(settings.lengths, role.micro_batch, role.remove_padding)
-
-
-def old_tokens(settings: Settings) -> float:
-    """Return the tokens on one GPU in the fullest micro-batch of the old log-prob pass."""
-    return tokens_of(settings.lengths, settings.old_micro_batch, settings.actor.remove_padding)
-
-
-def reference_tokens(settings: Settings) -> float:
-    """Return the tokens on one GPU in the fullest micro-batch of the reference pass."""
-    return tokens_of(settings.lengths, settings.reference_micro_batch, settings.actor.remove_padding)
 
 
 def micro_batches(settings: Settings, role: Role) -> int:

@@ -1,7 +1,7 @@
 /*
  * Shows the answers of the form of the directive verl-what-if.
  *
- * It computes nothing: the build writes a file of answers for each model, see fit/grid.py, which is loaded on
+ * It computes nothing: the build writes a file of answers for each model, see fit/form.py, which is loaded on
  * first use. It shows them as templates/form.html.jinja shows the first one, and draws bars as charts.py does.
  * All texts in these files are HTML.
  */
@@ -31,16 +31,14 @@
   }
 
   function fill(message, values) {
-    return message.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+    return message.replace(/\{([\w-]+)\}/g, (whole, name) => values[name] ?? whole);
   }
 
   // ---------------------------------------------------------------- bars
 
-  const totalOf = ([, ...sizes]) => sizes.reduce((sum, size) => sum + size);
-
   /** Return a label, a bar and a value for each phase. */
-  function bars(phases, low, high, capacity, { words, phases: labels, categories }) {
-    const totals = phases.map(totalOf);
+  function bars(phases, texts, low, high, capacity, { words, categories }) {
+    const totals = phases.map(([, ...sizes]) => sizes.reduce((sum, size) => sum + size));
     const peak = totals.indexOf(Math.max(...totals));
     const most = Math.max(high, capacity, totals[peak]);
     const at = (size) => `${(100 * size) / most}%`;
@@ -57,7 +55,7 @@
       const [tag, label] = index === peak ? ['strong', words.peak] : ['span', '{phase}'];
       const word = (content) => `<${tag}>${content}</${tag}>`;
       const drawing = `<svg aria-hidden="true" height="${BAR}">${pieces.join('')}</svg>`;
-      return word(fill(label, { phase: labels[phase] })) + drawing + word(`${totals[index]} GiB`);
+      return word(fill(label, { phase: texts[phase] })) + drawing + word(`${totals[index]} GiB`);
     };
     return phases.map(row).join('');
   }
@@ -90,45 +88,33 @@
       return ways.filter(Boolean).join(words.or) || words.noWay;
     }
 
-    /** Return some lines with their numbers; -1 is that of the layout. */
-    function linesOf(answers, lines, layout, figures, numbers) {
-      const linkTo = ([id, name]) => (shared.rows[id] ? `<a href="${shared.rows[id]}">${name}</a>` : name);
-      return lines.map((index) => {
-        const [text, runs, ...own] = answers.lines[index < 0 ? layout : index];
-        const rest = own.length ? own : numbers;
-        const links = runs.map((run) => linkTo(answers.runs[run])).join(words.between);
-        return fill(answers.texts[text], { ...figures, runs: links }).replaceAll('{#}', () => rest.shift());
-      });
-    }
-
     function show(answers, chosen) {
       const [first, , ...cells] = windowOf(answers, chosen);
       const shown = Math.max(first, Math.min(chosen.count, first + cells.length - 1));
-      const isKnown = typeof cells[shown - first] !== 'string';
-      const [kind, bar, command, low, high, ...numbers] = isKnown ? cells[shown - first] : [];
-      const [verdict, script, ...ofKind] = answers.kinds[kind] ?? ['unknown'];
-      const lines = isKnown ? [] : [fill(words.noEstimate, { reason: cells[shown - first] })];
+      const cell = cells[shown - first];
+      const isKnown = typeof cell !== 'string';
+      const [kind, bar, command, low, high, capacity, ...numbers] = isKnown ? cell : [];
+      const [verdict, script, ...texts] = answers.kinds[kind] ?? ['unknown', ''];
+      const withNumbers = (text) => text.replaceAll('{#}', () => numbers.shift());
+      const links = { ...shared.links, GPU: options.gpu[chosen.gpu].value };
+      const lines = texts.map((index) => fill(withNumbers(answers.texts[index]), links));
+      const code = (answers.commands[command] ?? []).map((index) => withNumbers(answers.words[index])).join('\n');
       if (isKnown) {
-        const capacity = shared.capacities[chosen.gpu];
         const phases = answers.bars[bar].map((index) => answers.pieces[index]);
-        const figures = { low, high, capacity, peak: Math.max(...phases.map(totalOf)) };
-        lines.push(...linesOf(answers, ofKind, answers.commands[command][0], figures, numbers));
         const note = shown < chosen.count ? words.above : words.below;
         if (shown !== chosen.count) lines[0] += ` ${fill(note, options.count[shown])}`;
-        const keys = [words.range, words.capacity].map((text) => ` ${fill(text, { ...figures, size: capacity })}`);
+        const keys = [words.range, words.capacity].map((text) => ` ${fill(text, { low, high, size: capacity })}`);
         [...figure.lastElementChild.children].slice(-2).forEach((key, index) => (key.lastChild.data = keys[index]));
-        figure.innerHTML = bars(phases, low, high, capacity, shared) + figure.lastElementChild.outerHTML;
+        figure.innerHTML = bars(phases, answers.texts, low, high, capacity, shared) + figure.lastElementChild.outerHTML;
       }
       Object.assign(badge, { className: `verl-verdict verl-verdict-${verdict}`, textContent: shared.titles[verdict] });
-      const [why, ...others] = lines;
+      const [why, ...others] = isKnown ? lines : [fill(words.noEstimate, { reason: cell })];
       if (verdict !== 'fits') others.unshift(fill(words.change, { ways: waysFrom(answers, chosen) }));
       part('.verl-if-why').innerHTML = why;
       part('.verl-if-lines').innerHTML = others.map((text) => `<p>${text}</p>`).join('');
-      const isUseful = isKnown && verdict !== 'does-not-fit';
-      const code = isUseful ? answers.commands[command].slice(1).flatMap((index) => answers.parts[index]) : [];
-      part('pre').textContent = code.map((word) => answers.words[word]).join(shared.separator);
-      [figure.hidden, button.hidden, part('details').hidden] = [!isKnown, !isUseful, !isUseful];
-      Object.assign(part('.verl-if-script'), { hidden: !script, href: script ? shared.scripts[answers.runs[script - 1][0]] : '' });
+      part('pre').textContent = code;
+      [figure.hidden, button.hidden, part('details').hidden] = [!isKnown, !code, !code];
+      Object.assign(part('.verl-if-script'), { hidden: !script, href: shared.scripts[script] ?? '' });
     }
 
     /** Load the answers for the chosen model and show one of them, unless another choice was made meanwhile. */
@@ -167,7 +153,7 @@
     }
 
     const strange = ownsAddress ? readAddress() : [];
-    const problem = strange.length ? fill(words.strange, { asked: strange.join(words.between) }) : '';
+    const problem = strange.length ? fill(words.strange, { asked: strange.join(', ') }) : '';
     // The script for tables of runs may have scrolled because of the same address.
     if (problem && !location.hash) form.scrollIntoView({ behavior: 'instant', block: 'nearest' });
     // The reader may have made a choice before this script started.

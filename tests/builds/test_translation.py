@@ -78,7 +78,8 @@ def test_a_chinese_page_says_nothing_in_english(everything, root):
     )
     recorded = {text for path in files for text in values(yaml.safe_load(path.read_text("utf-8")))}
     translated = [*blocks(build)]
-    assert said(chinese, {*translated} - recorded) == set()
+    own = {text for text in translated if not {text, text.partition(": ")[2]} & recorded}
+    assert said(chinese, own) == set()
     whole = "\n".join(translated)
     assert [message for message in english if not re.search(anywhere(chinese[message]), whole)] == []
 

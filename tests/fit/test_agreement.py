@@ -18,7 +18,7 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.fit.answer import Answers, answer, answer_settings
 from sphinx_verl_resources.fit.command import command_of
 from sphinx_verl_resources.fit.fewest import POWERS, fewest_tables, size_models
-from sphinx_verl_resources.fit.grid import RANKS, RESPONSES, answers_text, gpu_groups
+from sphinx_verl_resources.fit.form import RANKS, RESPONSES, answers_text, gpu_groups
 from sphinx_verl_resources.fit.question import USUAL_RANK, Question
 from sphinx_verl_resources.fit.results import change_result, gib_value, usable_command
 from sphinx_verl_resources.memory.registries import EstimatorContext
@@ -144,12 +144,13 @@ def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, 
     planned = {tuple(line["types"]): line for line in printed("plan", model, *options)["fewest"]}
     assert tables
     for table in tables:
-        line, ((_, full, lora),) = planned[table.gpus], table.rows
+        ((_size, full, lora),) = table
         cell = lora if rank else full
+        line = planned[tuple(cell.types)]
         assert (cell.count or None) == line["gpus"]["count"]
-        assert ([cell.ran.id] if cell.ran else []) == line["ran"] + line["reported"]
+        assert ([cell.ran["id"]] if cell.ran else []) == line["ran"] + line["reported"]
         if cell.count:
-            found = answer(Question(model, cell.count, table.gpus[0], task, rank), DATA)
+            found = answer(Question(model, cell.count, cell.types[0], task, rank), DATA)
             assert (found.verdict, found.trust.undercuts) == ("fits", cell.undercuts)
 
 

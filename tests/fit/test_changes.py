@@ -43,7 +43,7 @@ def asked(model="Qwen/Qwen2.5-32B", gpus=8, gpu="H100", task="GRPO", more=None, 
 
 
 def changes(request, limit=None):
-    return changes_for(Layout(request, estimate(request, DATA), limit), DATA)
+    return changes_for(Layout(request, estimate(request, DATA), limit))
 
 
 def after(request, overrides):
@@ -113,6 +113,8 @@ PLANS = [
     Question("deepseek-ai/DeepSeek-V3", 16, "H200"), Question("Qwen/Qwen2.5-14B", 2, "A100-40GB"),
     # The layout on more GPUs lacks settings of the one on fewer.
     Question("Qwen/Qwen2.5-7B", 1, "L20", response=16_384), Question("Qwen/Qwen2.5-14B", 2, "RTX-4090", task="DAPO"),
+    # The layouts on more GPUs have stages of unequal size.
+    Question("Qwen/Qwen2.5-7B", 2, "RTX-4090"), Question("deepseek-ai/DeepSeek-V3", 64, "H800"),
 ]  # fmt: skip
 
 
@@ -122,11 +124,14 @@ def test_a_plan_needs_as_many_gpus_as_the_table_says(question):
     found = answer(question, DATA)
     more = next(change for change in found.changes if GPUS[0] in change.overrides)
     fewest = fewest_of(Answers(question, DATA), question.gpu)
-    assert more.overrides[GPUS[0]] * more.overrides[GPUS[1]] == fewest.gpus
+    assert more.overrides[GPUS[0]] * more.overrides[GPUS[1]] == fewest.request.gpus
     assert any(key.endswith(("lora.rank", "lora_rank")) for key in found.changes[-1].overrides)
     for change in found.changes:
         same = replace(found.best, estimate=after(found.best.request, change.overrides))
         assert (same.verdict, same.estimate.peak) == ("fits", change.peak)
+        actor = same.estimate.settings.actor.megatron
+        ends = [size for size in (actor.first_layers, actor.last_layers) if size]
+        assert (same.estimate.shape.layers - sum(ends)) % max(1, actor.pipeline - len(ends)) == 0
 
 
 def keeps_its_promise(request):
@@ -135,7 +140,7 @@ def keeps_its_promise(request):
     if not isinstance(found, Estimate):
         return
     wanted = ("data.", "algorithm.", f"{M}.path", f"{A}.use_kl_loss", f"{A}.ppo_mini_batch")
-    for change in changes_for(Layout(request, found), DATA):
+    for change in changes_for(Layout(request, found)):
         same = after(request, change.overrides)
         verdict = Layout(replace(request, config=same.request.config), same).verdict
         assert (change.peak, change.high, change.verdict) == (same.peak, same.high, verdict)

@@ -1,6 +1,8 @@
-"""The recorded runs relevant to a question, and their order."""
+"""The recorded runs relevant to a question and their order, and the measured runs behind an estimate."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 
@@ -14,21 +16,16 @@ from sphinx_verl_resources.memory.request import Request
 DATA = EstimatorContext()
 SEVEN = "Qwen/Qwen2.5-7B"
 H800 = "qwen2-7b-grpo-2xh800"
-
-
+GRPO = {"algorithm.adv_estimator": "grpo"}
+LORA = {**GRPO, "actor_rollout_ref.model.lora_rank": 32}
+MEGATRON = {**GRPO, "actor_rollout_ref.actor.strategy": "megatron"}
 #: The recorded runs that ran or were reported, on GPUs with known memory, with their needs.
 RECORDED = [pair for pairs in runs_by_figures(DATA).values() for pair in pairs]
 THAT_RAN = {run.id: (run, needs) for run, needs in RECORDED if run.word != "claimed" and needs.memory_gb}
 
 
-@pytest.fixture(scope="module")
-def data():
-    return DATA
-
-
-def runs(data, model, gpus, gpu, **asked):
-    request = request_of(Question(model, gpus, gpu, **asked))
-    return runs_for(needs_of(request, data), data)
+def runs(model, gpus, gpu, **asked):
+    return runs_for(needs_of(request_of(Question(model, gpus, gpu, **asked)), DATA), DATA)
 
 
 def bearing(*asked, **more):
@@ -37,8 +34,8 @@ def bearing(*asked, **more):
 
 @pytest.mark.parametrize("gpu", ["H800", "H100", "A100-80GB", "A800", "H20", "H200"])
 @pytest.mark.parametrize("model", [SEVEN, "Qwen/Qwen2-7B-Instruct", "Qwen/Qwen2.5-Coder-7B-Instruct"])
-def test_a_run_counts_for_the_same_shape_and_gpus_with_as_much_memory(data, model, gpu):
-    assert H800 in bearing(data, model, 2, gpu)
+def test_a_run_counts_for_the_same_shape_and_gpus_with_as_much_memory(model, gpu):
+    assert H800 in bearing(model, 2, gpu)
 
 
 @pytest.mark.parametrize(
@@ -57,23 +54,23 @@ def test_a_run_counts_for_the_same_shape_and_gpus_with_as_much_memory(data, mode
         (SEVEN, 2, None, {}),
     ],
 )
-def test_a_run_does_not_count_for_what_needs_more_or_is_something_else(data, model, gpus, gpu, asked):
-    assert H800 not in bearing(data, model, gpus, gpu, **asked)
+def test_a_run_does_not_count_for_what_needs_more_or_is_something_else(model, gpus, gpu, asked):
+    assert H800 not in bearing(model, gpus, gpu, **asked)
 
 
-def test_more_gpus_more_memory_and_shorter_responses_keep_all_evidence(data):
-    few = bearing(data, SEVEN, 16, "H20", response=8192)
+def test_more_gpus_more_memory_and_shorter_responses_keep_all_evidence():
+    few = bearing(SEVEN, 16, "H20", response=8192)
     assert few == ["qwen2-5-math-7b-dapo-16xh20-megatron", "qwen2-5-math-7b-dapo-16xh20-fsdp2"]
     for more in (
-        bearing(data, SEVEN, 64, "H20", response=8192),
-        bearing(data, SEVEN, 16, "H200", response=8192),
-        bearing(data, SEVEN, 16, "H20", response=1024),
+        bearing(SEVEN, 64, "H20", response=8192),
+        bearing(SEVEN, 16, "H200", response=8192),
+        bearing(SEVEN, 16, "H20", response=1024),
     ):
         assert set(few) <= set(more)
 
 
-def test_the_nearest_run_comes_first_within_each_word(data):
-    found = runs(data, SEVEN, 128, "H20")
+def test_the_nearest_run_comes_first_within_each_word():
+    found = runs(SEVEN, 128, "H20")
     assert [run.word for run in found] == sorted(
         (run.word for run in found), key=["ran", "reported", "claimed"].index
     )
@@ -82,55 +79,55 @@ def test_the_nearest_run_comes_first_within_each_word(data):
     assert reported == sorted(reported, reverse=True)
 
 
-def test_adapters_of_a_larger_rank_count_for_smaller_ones(data):
+def test_adapters_of_a_larger_rank_count_for_smaller_ones():
     rank = "qwen2-5-7b-grpo-lora-1xh100"
-    assert rank in bearing(data, SEVEN, 1, "H100", lora=8)
-    assert rank not in bearing(data, SEVEN, 1, "H100", lora=1024)
+    assert rank in bearing(SEVEN, 1, "H100", lora=8)
+    assert rank not in bearing(SEVEN, 1, "H100", lora=1024)
 
 
-def test_a_run_with_a_critic_counts_for_tasks_without_one(data):
+def test_a_run_with_a_critic_counts_for_tasks_without_one():
     ppo = "qwen2-5-0-5b-ppo-8xl20-vllm"
-    assert ppo in bearing(data, "Qwen/Qwen2.5-0.5B", 8, "L20", prompt=256, response=256)
+    assert ppo in bearing("Qwen/Qwen2.5-0.5B", 8, "L20", prompt=256, response=256)
 
 
-def test_rollout_on_gpus_of_its_own_and_weights_of_one_byte_count_for_nothing_else(data):
+def test_rollout_on_gpus_of_its_own_and_weights_of_one_byte_count_for_nothing_else():
     apart = {"actor_rollout_ref.hybrid_engine": False}
     run = "qwen2-5-math-7b-dapo-fully-async-32xh20"
-    assert run in bearing(data, SEVEN, 32, "H20", overrides=apart)
-    assert run not in bearing(data, SEVEN, 32, "H20")
+    assert run in bearing(SEVEN, 32, "H20", overrides=apart)
+    assert run not in bearing(SEVEN, 32, "H20")
     fp8 = {"actor_rollout_ref.rollout.quantization": "fp8"}
     run = "qwen3-8b-base-dapo-fp8-rollout-8xh100"
-    assert run in bearing(data, "Qwen/Qwen3-8B", 8, "H100", overrides=fp8)
-    assert run not in bearing(data, "Qwen/Qwen3-8B", 8, "H100")
+    assert run in bearing("Qwen/Qwen3-8B", 8, "H100", overrides=fp8)
+    assert run not in bearing("Qwen/Qwen3-8B", 8, "H100")
 
 
-def test_a_run_on_unknown_gpus_is_named_last_and_proves_nothing(data):
+def test_a_run_on_unknown_gpus_is_named_last_and_proves_nothing():
     """verl's documents that name no GPU had at least 80 GB."""
-    run = data.runs["deepseek-v3-grpo-128-gpus"]
+    run = DATA.runs["deepseek-v3-grpo-128-gpus"]
     assert not run.gpus.type
-    assert bearing(data, "deepseek-ai/DeepSeek-V3", 128, "B300")[-1] == run.id
-    assert run.id not in bearing(data, "deepseek-ai/DeepSeek-V3", 128, "L40S")
-    assert not is_proof(run, data)
-    assert "qwen2-5-72b-grpo-lora-8-gpus" in bearing(data, "Qwen/Qwen2.5-72B", 8, "A100", lora=32)
+    assert bearing("deepseek-ai/DeepSeek-V3", 128, "B300")[-1] == run.id
+    assert run.id not in bearing("deepseek-ai/DeepSeek-V3", 128, "L40S")
+    assert not is_proof(run, DATA)
+    assert "qwen2-5-72b-grpo-lora-8-gpus" in bearing("Qwen/Qwen2.5-72B", 8, "A100", lora=32)
 
 
-def test_a_contested_run_proves_nothing(data):
-    found = answer(Question("Qwen/Qwen2.5-32B", 8, "H20"), data)
+def test_a_contested_run_proves_nothing():
+    found = answer(Question("Qwen/Qwen2.5-32B", 8, "H20"), DATA)
     contested = "qwen2-5-32b-grpo-8xh20"
     assert found.contested == {contested: "https://github.com/verl-project/verl/issues/3124"}
     assert contested not in [run.id for run in found.proof]
     assert found.trust.smallest.id != contested
 
 
-def test_a_length_that_was_not_read_leaves_no_evidence(data):
+def test_a_length_that_was_not_read_leaves_no_evidence():
     open_ = {"data.max_response_length": "${oc.env:LENGTH}"}
-    assert bearing(data, SEVEN, 8, "H100", overrides=open_) == []
+    assert bearing(SEVEN, 8, "H100", overrides=open_) == []
 
 
-def test_a_mean_response_says_that_responses_were_longer(data):
+def test_a_mean_response_says_that_responses_were_longer():
     run = "deepseek-v3-grpo-96xh20"
-    assert run in bearing(data, "deepseek-ai/DeepSeek-V3", 96, "H20", response=1024)
-    assert run not in bearing(data, "deepseek-ai/DeepSeek-V3", 96, "H20", response=4096)
+    assert run in bearing("deepseek-ai/DeepSeek-V3", 96, "H20", response=1024)
+    assert run not in bearing("deepseek-ai/DeepSeek-V3", 96, "H20", response=4096)
 
 
 def test_every_run_with_known_memory_bears_on_its_own_question():
@@ -149,48 +146,83 @@ def question_of(run, needs, gpus, gpu):
     if needs.eight_bit:
         overrides["actor_rollout_ref.rollout.quantization"] = "fp8"
     prompt = needs.sequence - needs.response
-    rank = 32 if needs.rank is None else needs.rank
+    rank = 32 if needs.rank == math.inf else needs.rank
     task = "PPO" if needs.critic else "DAPO" if needs.task == "DAPO" else "GRPO"
     return Question(run.model, gpus, gpu, task, rank, prompt, needs.response, overrides)
 
 
 @pytest.mark.parametrize("run_id", THAT_RAN)
-def test_no_recorded_run_is_contradicted(data, run_id):
+def test_no_recorded_run_is_contradicted(run_id):
     """Not on its own GPUs, nor on more, nor on others with the same memory."""
     run, needs = THAT_RAN[run_id]
     alike = [
         gpu.name
-        for gpu in data.gpus
+        for gpu in DATA.gpus
         if (gpu.memory_gb, gpu.vendor, gpu.bfloat16) == (needs.memory_gb, *needs.device)
     ]
     for gpus, gpu in {(needs.gpus, needs.gpu), (2 * needs.gpus, needs.gpu), (needs.gpus, alike[-1])}:
-        found = answer(question_of(run, needs, gpus, gpu), data)
+        found = answer(question_of(run, needs, gpus, gpu), DATA)
         assert found.verdict != "does-not-fit", (gpus, gpu)
         assert run_id in [run.id for run in found.evidence], (gpus, gpu)
 
 
 @pytest.mark.parametrize("run_id", THAT_RAN)
-def test_its_own_settings_are_not_contradicted_either(data, run_id):
-    request = request_of_run(THAT_RAN[run_id][0], data)
-    found = answer_settings(request, data)
+def test_its_own_settings_are_not_contradicted_either(run_id):
+    request = request_of_run(THAT_RAN[run_id][0], DATA)
+    found = answer_settings(request, DATA)
     assert found.verdict != "does-not-fit"
     assert run_id in [run.id for run in found.evidence]
 
 
 @pytest.mark.parametrize("run_id", [run_id for run_id, (run, _) in THAT_RAN.items() if run.settings])
-def test_nor_is_the_run_where_it_is_shown(data, run_id):
-    found = answer_run(data.runs[run_id], data)
+def test_nor_is_the_run_where_it_is_shown(run_id):
+    found = answer_run(DATA.runs[run_id], DATA)
     assert found.verdict != "does-not-fit"
     assert found.evidence[0].id == run_id
 
 
-def test_a_run_says_nothing_about_settings_that_take_more_than_its_own(data):
-    run = data.runs[H800]
-    own = request_of_run(run, data)
+def test_a_run_says_nothing_about_settings_that_take_more_than_its_own():
+    run = DATA.runs[H800]
+    own = request_of_run(run, DATA)
     kept = {f"actor_rollout_ref.actor.fsdp_config.{part}_offload": False for part in ("param", "optimizer")}
     budget = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "data.max_response_length": 1024}
     more = Request(run.model, {**own.config, **kept, **budget}, own.gpus, own.gpu, version=own.version)
-    found = answer_settings(more, data)
+    found = answer_settings(more, DATA)
     assert H800 in [run.id for run in found.evidence]
     assert found.best.estimate.low > found.best.estimate.capacity
     assert found.verdict == "does-not-fit"
+
+
+# -- measured runs, and the smallest one
+
+
+@pytest.mark.parametrize(
+    ("model", "config", "version", "runs", "error"),
+    [
+        (SEVEN, GRPO, (0, 9, 0), 7, 0.078),
+        (SEVEN, LORA, (0, 7, 0), 7, 0.05),
+        (SEVEN, LORA, (0, 9, 0), 0, None),
+        ("Qwen/Qwen3-30B-A3B", GRPO, (0, 9, 0), 0, None),
+        ("Qwen/Qwen3-30B-A3B", MEGATRON, (0, 7, 0), 1, 0.068),
+        ("Qwen/Qwen3-30B-A3B", MEGATRON, (0, 9, 0), 0, None),  # only fine-tuning was measured
+    ],
+)
+def test_measured_runs_of_the_same_kind(model, config, version, runs, error):
+    """By backend, time of verl, full fine-tuning or adapters, dense or experts."""
+    trust = answer_settings(Request(model, config, gpus=8, gpu="H200", version=version), DATA).trust
+    mean = trust.accuracy and trust.accuracy.mean_error
+    assert (trust.measured_runs, mean) == (runs, error and pytest.approx(error, abs=5e-4))
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "gpu", "smallest", "undercuts"),
+    [
+        ("Qwen/Qwen2.5-Coder-14B-Instruct", 2, "H200", "qwen2-5-coder-14b-grpo-4xh800", True),
+        ("Qwen/Qwen2.5-Coder-14B-Instruct", 4, "H800", "qwen2-5-coder-14b-grpo-4xh800", False),
+        ("meta-llama/Llama-3.1-8B-Instruct", 8, "H100", None, False),  # without a recorded run
+    ],
+)
+def test_an_estimate_that_undercuts_every_recorded_run_says_so(model, gpus, gpu, smallest, undercuts):
+    found = answer(Question(model, gpus, gpu), DATA)
+    run = found.trust.smallest
+    assert (found.verdict, run and run.id, found.trust.undercuts) == ("fits", smallest, undercuts)

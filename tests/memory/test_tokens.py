@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.memory.roles import Lengths, MicroBatch, tokens_of
-from sphinx_verl_resources.memory.settings import least, micro_batches, old_tokens, reference_tokens
-from sphinx_verl_resources.memory.settings import update_tokens as tokens_of_update
+from sphinx_verl_resources.memory.settings import least, micro_batches
 
 #: Sequences of exactly 500 tokens, of 500 on average and at most 2000, and of unknown lengths.
 EVEN, UNEVEN = Lengths(500, 500, 1000, observed=True), Lengths(500, 2000, 4000, observed=True)
@@ -62,8 +61,10 @@ def test_tokens_and_micro_batches(ask, settings, observed, expected):
     step = {"actor.use_kl_loss": True, "rollout.n": 1, "data.train_batch_size": 1024}
     found = ask({**step, **settings}, observed=observed).settings
     low, count = least(found), micro_batches(found, found.actor)
-    tokens = [tokens_of_update(found, found.actor), old_tokens(found), reference_tokens(found)]
-    assert [*tokens, tokens_of_update(low, low.actor), count] == pytest.approx(expected)
+    passes = found.actor.micro_batch, found.old_micro_batch, found.reference_micro_batch
+    tokens = [tokens_of(found.lengths, micro, found.actor.remove_padding) for micro in passes]
+    tokens.append(tokens_of(low.lengths, low.actor.micro_batch, low.actor.remove_padding))
+    assert [*tokens, count] == pytest.approx(expected)
 
 
 #: Observations, mean and longest sequence.
@@ -83,7 +84,8 @@ def test_lengths_from_observations(ask, observed, mean, longest):
 def test_constant_lengths(ask):
     """If the mean is the maximum, both ends of the range have the same tokens."""
     found = ask(MICRO, observed={**SEEN, "prompt_length_max": 100, "response_length_max": 300})
-    assert tokens_of_update(found.settings, found.settings.actor) == 2 * 400
+    actor = found.settings.actor
+    assert tokens_of(found.settings.lengths, actor.micro_batch, actor.remove_padding) == 2 * 400
     assert [phase.total for phase in found.phases] == [phase.total for phase in found.least]
 
 

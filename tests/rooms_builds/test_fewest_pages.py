@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from page_cases import words
 
-from sphinx_verl_resources.fit.fewest import fewest_tables
+from sphinx_verl_resources.fit import directives
+from sphinx_verl_resources.fit.fewest import fewest_by_memory, fewest_tables
 from sphinx_verl_resources.memory.registries import EstimatorContext
 
 PAGE = ".. verl-fewest::\n   :memory: 40 80 96\n   :sizes: 7B 32B\n"
@@ -19,17 +22,16 @@ def test_a_cell_has_the_fewest_gpus_and_the_recorded_run(project):
     _headings, *rows = [[words(cell) for cell in row.select("th, td")] for row in shown.select("tr")]
     assert [row[0] for row in rows] == ["7B (Qwen2.5-7B)", "32B (Qwen2.5-32B)"]
     runs = []
-    for (_size, *cells), row in zip(table.rows, rows, strict=True):
+    for (_size, *cells), row in zip(table, rows, strict=True):
         for cell, estimated, ran in zip(cells, row[1::2], row[2::2], strict=True):
-            about = cell.ran and [cell.task, cell.ran.word == "reported" and "reported"]
-            about = ", ".join(filter(None, about or []))
-            assert ran == (f"{cell.ran.gpus}".replace("*", "×") if cell.ran else "") + f" ({about})" * bool(
-                about
-            )
+            word = "reported" if cell.ran.get("word") == "reported" else ""
+            about = ", ".join(filter(None, (cell.ran.get("task"), word)))
+            gpus = cell.ran.get("gpus", "").replace("*", "×")
+            assert ran == (f"{gpus} ({about})" if about else gpus)
             mark = " †" if cell.undercuts else "" if cell.recorded else " ‡"
             others = "" if cell.without == cell.count else f" ({cell.without or 'none'})"
             assert estimated == f"{cell.count}{mark}{others}"
-            runs += [cell.ran.id] if cell.ran else []
+            runs += [cell.ran["id"]] if cell.ran else []
     assert [link["href"] for link in shown.select("tbody a")] == [f"rows.html#run-{run}" for run in runs]
 
 
@@ -54,3 +56,44 @@ def test_formats_without_tabs_show_one_table_after_the_other(project, builder):
     text = build.text("index.txt") if builder == "text" else build.text("index.xhtml")
     captions = [text.index(f"Fewest GPUs for GRPO, {size} GB each") for size in (40, 80, 96)]
     assert captions == sorted(captions)
+
+
+def test_the_values_of_the_table_are_a_file_whose_name_follows_from_the_options(project):
+    options = "   :memory: 80\n   :sizes: 7B 32B\n"
+    page = f".. verl-fewest::\n{options}\n.. verl-fewest::\n{options}   :task: ppo\n"
+    build = project.page(page).build()
+    first, second = (link["href"] for link in build.soup().select("ul.verl-legend a"))
+    assert first != second
+    found = json.loads(build.text(first))
+    assert [(item["size"], item["lora_rank"]) for item in found] == [
+        ("7B", 0),
+        ("7B", 32),
+        ("32B", 0),
+        ("32B", 32),
+    ]
+    (table,) = fewest_tables(EstimatorContext(), memories=(80,), task="GRPO", sizes=("7B", "32B"), config={})
+    for item, cell in zip(found, (cell for _size, *both in table for cell in both), strict=True):
+        assert list(item) == ["size", "lora_rank", *(result := cell.result)]
+        assert {name: item[name] for name in result} == result
+
+
+def test_an_edit_of_a_run_answers_again_for_its_model_only(project, data, monkeypatch):
+    models = []
+
+    def answered(question, *others):
+        models.append((question.model.rpartition("/")[2], question.lora))
+        return fewest_by_memory(question, *others)
+
+    def built(**run):
+        models.clear()
+        data.run("a", model="Qwen/Qwen2.5-7B", **run)
+        page = project.page(".. verl-fewest::\n   :memory: 80\n   :sizes: 0.5B 7B\n")
+        build = page.build(verl_resources_data=["../data"])
+        assert build.warnings == []
+        return [*models], build.soup().select_one("#fewest-80-gb").text
+
+    monkeypatch.setattr(directives, "fewest_by_memory", answered)
+    of_7b = [("Qwen2.5-7B", 0), ("Qwen2.5-7B", 32)]
+    first, table = built()
+    assert first == [("Qwen2.5-0.5B", 0), ("Qwen2.5-0.5B", 32), *of_7b]
+    assert built(added="2026-01-01") == (of_7b, table)

@@ -9,8 +9,7 @@ import pytest
 from sphinx_verl_resources.fit import form
 from sphinx_verl_resources.fit.evidence import figures_of
 from sphinx_verl_resources.fit.fewest import POWERS, size_models
-from sphinx_verl_resources.fit.grid import (
-    CELLS,
+from sphinx_verl_resources.fit.form import (
     CHOSEN,
     RANKS,
     RESPONSES,
@@ -52,15 +51,18 @@ def test_the_answer_for_a_memory_size_holds_for_each_gpu_that_is_named():
 
 def test_windows_begin_where_it_does_not_fit_and_reach_the_fewest_that_fit():
     found = json.loads(answers_text("Qwen/Qwen2.5-0.5B", {}, DATA))
-    windows = found["windows"]
+    windows, texts, words = found["windows"], found["texts"], found["words"]
     assert len(windows) == len(gpu_groups(DATA)) * len(RANKS) * len(RESPONSES)
     for first, fewest, *cells in windows:
         verdicts = [found["kinds"][cell[0]][0] for cell in cells]
-        assert len(cells) >= min(CELLS, len(POWERS) - first)
+        assert len(cells) >= min(4, len(POWERS) - first)
         assert first == 0 or verdicts[0] == "does-not-fit"
         assert [first + at for at, verdict in enumerate(verdicts) if verdict == "fits"][:1] == [fewest]
-    for name in ("kinds", "bars", "commands"):
-        column = {"kinds": 0, "bars": 1, "commands": 2}[name]
+        for kind, _bars, command, _low, _high, _capacity, *numbers in cells:
+            pieces = [texts[index] for index in found["kinds"][kind][2:]]
+            pieces += [words[index] for index in found["commands"][command]]
+            assert "".join(pieces).count("{#}") == len(numbers)
+    for column, name in enumerate(("kinds", "bars", "commands")):
         assert {cell[column] for _, _, *cells in windows for cell in cells} == set(range(len(found[name])))
 
 
@@ -75,7 +77,7 @@ def test_a_number_of_gpus_without_an_estimate_says_why():
 
 def test_pieces_add_up_to_the_rounded_total(ask):
     for phase in ask().best.estimate.phases:
-        assert sum(pieces_of(phase)[1:]) == round(phase.total / GIB)
+        assert sum(pieces_of(phase)) == round(phase.total / GIB)
 
 
 def test_no_key_that_a_choice_sets_is_free():
@@ -109,6 +111,6 @@ def test_only_what_decides_answers_computes_them_again(project, data, monkeypatc
     data.write("gpus.yaml", GPU)
     assert computed(added="2026-01-01") == both
     assert computed("   data.train_batch_size: 64", added="2026-01-01") == both
-    (kept, *_rest) = (project.path / "_build/doctrees").glob("verl-form-*.js")
+    (kept, *_rest) = (project.path / "_build/doctrees").glob("verl-what-if-*")
     kept.write_text(kept.read_text()[:-1])
     assert len(computed("   data.train_batch_size: 64\n\nText.", added="2026-01-01")) <= 1
