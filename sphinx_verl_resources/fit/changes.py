@@ -203,12 +203,12 @@ def _having(own: Overrides, layout: Layout, asked: Request | None, caveat: str =
             best = searches.on(asked.gpus, asked.gpu)
             if best.fits:
                 is_slower = "adam-on-cpu" in {*best.offloaded} - {*layout.offloaded}
-                lever = Lever({}, "much" if is_slower else "none", caveat=caveat)
-                options = [Option(lever, (part,)) for part in _parts(_overrides(layout, best), own)]
-                for place, option in enumerate(options):
-                    if any(key.endswith(".model_dtype") for key in option.steps[0]):
-                        options[place] = Option(replace(lever, caveat=ROUNDS), option.steps)
-                return _Combination(layout, tuple(options)).needed()
+                cost: Cost = "much" if is_slower else "none"
+                parts = _parts(_overrides(layout, best), own)
+                caveats = (ROUNDS if "bfloat16" in part.values() else caveat for part in parts)
+                levers = (Lever({}, cost, caveat=each) for each in caveats)
+                options = tuple(Option(lever, (part,)) for lever, part in zip(levers, parts, strict=True))
+                return _Combination(layout, options).needed()
     return None
 
 

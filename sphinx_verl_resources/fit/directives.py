@@ -377,7 +377,7 @@ class VerlFewest(SettingsDirective):
         """Return the table of the largest models, the tables behind tabs, and their legend."""
         settings, (memories, task, classes) = self.settings(), self.values.values()
 
-        def fewest_of(question: Question) -> list[Fewest]:
+        def by_memory(question: Question) -> list[Fewest]:
             file = self.kept(question.model, question.task, question.lora, memories, settings)
             if (text := file.read()) is None:
                 text = json.dumps([*map(vars, fewest_by_memory(question, self.data, memories))])
@@ -385,7 +385,7 @@ class VerlFewest(SettingsDirective):
             return [Fewest(**item) for item in json.loads(text)]
 
         about: dict[str, Any] = {"memories": memories, "task": task, "sizes": classes, "config": settings}
-        tables = fewest_tables(self.data, fewest_of=fewest_of, **about)
+        tables = fewest_tables(self.data, by_memory=by_memory, **about)
         panels, largest, values, links, task = [], [], [], "", task.upper()
         for table in tables:
             memory = f"{table[0][1].memory_gb:g} GB"

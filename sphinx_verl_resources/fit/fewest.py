@@ -246,7 +246,7 @@ def fewest_tables(
     task: str,
     sizes: tuple[str, ...],
     config: Mapping[str, Any],
-    fewest_of: Callable[[Question], Sequence[Fewest]] | None = None,
+    by_memory: Callable[[Question], Sequence[Fewest]] | None = None,
 ) -> list[Table]:
     """Return a table for each memory size in GB.
 
@@ -258,7 +258,7 @@ def fewest_tables(
         task: the task, without LoRA.
         sizes: the size classes; empty for all with a model.
         config: settings for all estimates.
-        fewest_of: returns what ``fewest_by_memory`` does for a question and these memory sizes.
+        by_memory: returns what ``fewest_by_memory`` does for a question and these memory sizes.
 
     Raises:
         NoAnswerError: no GPU has this much memory, a size class or the task is unknown, or the settings
@@ -277,14 +277,13 @@ def fewest_tables(
     for key in sorted(OWN_KEYS & config.keys()):
         raise NoAnswerError.because("the table's rows and columns set this key", "remove it", key=key)
 
+    vendors = {gpu.name: gpu.vendor for gpu in data.gpus}
+
     def fewest(size: str, lora: int) -> dict[Any, Fewest]:
         question = Question(models[size], task=name, lora=lora, overrides=config)
-        by_memory = fewest_of(question) if fewest_of else fewest_by_memory(question, data, memories)
+        cells = by_memory(question) if by_memory else fewest_by_memory(question, data, memories)
         # Among GPUs of one size and vendor, the last have fast links and the largest capacity.
-        return {(each.memory_gb, known_vendor(each.types[0])): each for each in by_memory}
-
-    def known_vendor(gpu: str) -> str:
-        return next(each.vendor for each in data.gpus if each.name == gpu)
+        return {(cell.memory_gb, vendors[cell.types[0]]): cell for cell in cells}
 
     rows = [(size, fewest(size, 0), fewest(size, USUAL_RANK)) for size in sizes or models]
     return [[(size, full[key], lora[key]) for size, full, lora in rows] for key in rows[0][1]]

@@ -119,7 +119,7 @@ LABELS = {
 MEGATRON_COMMUNICATORS = Constant(
     "communicators of Megatron's groups of GPUs",
     3 * GIB,
-    "the same for its six groups or more; experts add buffers between all GPUs of a node",
+    "as FSDP's, but for six groups or more; experts add buffers between all GPUs of a node",
 )
 UNEVEN_EXPERTS = Constant(
     "fragmentation if experts exchange tokens",
