@@ -6,20 +6,15 @@ verl itself works phase by phase. Remarks in ``analysis.yaml`` describe the diff
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from .diagnostics import NoAnswerError, did_you_mean
+from .diagnostics import Code, NoAnswerError, did_you_mean
 from .i18n import N_, _
 from .records import fold
-from .registries import LIMITS, TOTAL
+from .registries import LIMITS, TOTAL, Analysis, Assumptions, Step
 from .selection import whole_number
 from .units import GB, Breakdown, Category, Component, Factor, gb, gib, short_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from .diagnostics import Code
-    from .registries import Analysis, Assumptions, Step
 
 #: The numbers behind the figures of a model, and their displayed names.
 NUMBERS = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docutils import nodes
 
@@ -27,15 +28,10 @@ from .nodes import (
     table_group,
 )
 from .records import fold
-from .registries import LIMITS, REQUIREMENTS, TOTAL
+from .registries import LIMITS, REQUIREMENTS, TOTAL, Requirement
 from .selection import as_text, each_once, whole_number, words
 from .texts import LAUNCHER, nested_yaml, overrides
 from .units import GB, MIB, gb, gb_number, share, short_number, signed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from .registries import Requirement
 
 WITHOUT_REMARKS = Option("no-remarks", "Leave out the remarks about differences from verl.")
 

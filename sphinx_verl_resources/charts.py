@@ -7,18 +7,15 @@ strict content security policy allows it; colours of lines and words are those o
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from docutils import nodes
 
+from .analysis import Line
 from .nodes import recorded
 from .units import gb
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from .analysis import Line
 
 #: The height of a bar in pixels, and the per cent of a bar that a letter needs.
 BAR, LETTER = 16, 8

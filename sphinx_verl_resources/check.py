@@ -9,24 +9,20 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from .dataset import RUNS
+from .dataset import RUNS, DataFile, Directory
 from .diagnostics import Code, Diagnostic, Location, Severity
 from .records import Run, is_commit, is_fixed_ref, size_class
+from .strict_yaml import Document, Loc
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from .dataset import DataFile, Directory
-    from .strict_yaml import Document, Loc
-
-    #: A place, a sentence and a remedy; or a problem of another code or severity.
-    Finding = tuple[Location, str, str] | Diagnostic
+#: A place, a sentence and a remedy; or a problem of another code or severity.
+Finding = tuple[Location, str, str] | Diagnostic
 
 # -- a checkout of verl, in which nothing is checked out, executed, changed or fetched
 

@@ -12,28 +12,23 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from . import __version__, dataset, selection
-from .check import Check, open_repository
-from .diagnostics import NoAnswerError, capped, counted, one_line, printable
+from .check import Check, Repository, open_repository
+from .dataset import Directory
+from .diagnostics import Diagnostic, NoAnswerError, capped, counted, one_line, printable
 from .memory.registries import EstimatorContext
 from .records import PAGE_COLUMNS, SIZES
 from .selection import FILTERS
 from .texts import FORMATS, runs_text
 from .validation import schema_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from .check import Repository
-    from .dataset import Directory
-    from .diagnostics import Diagnostic
-
-    #: The work of a command; it returns the result as text, and the exit code.
-    Work = Callable[[argparse.Namespace], tuple[str, int]]
+#: The work of a command; it returns the result as text, and the exit code.
+Work = Callable[[argparse.Namespace], tuple[str, int]]
 
 #: The module of each command, in the order of the help text; it is loaded when the command is asked for.
 COMMANDS = {
@@ -322,15 +317,13 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     Examples:
       verl-resources table --size 7B
       verl-resources table --gpu H100,H800 --train fsdp --sort=-gpus,model
-      verl-resources table --format github --columns model,gpus,measured.gib,estimate.peak
+      verl-resources table --format github --columns model,gpus,measured.gib
       verl-resources table docs/data --format list-table --output runs.rst   # a table to paste
 
     Filters, fields and order are those of the verl-runs directive. Reverse an order with --sort=-added.
 
     Exit codes: 0 success, 1 runs with errors are missing from the table, 2 could not run.
     """
-    from .fit.words import run_texts
-
     data, code = load_runs(options)
     sizes, sort = options.size or SIZES, options.sort or ()
     given = {name: words for name in FILTERS if (words := getattr(options, name)) is not None}
@@ -339,8 +332,7 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     if not sort:
         runs.sort(key=lambda run: sizes.index(run.size))
     columns = options.columns or PAGE_COLUMNS
-    computed = {run.id: run_texts(run, data) for run in runs if selection.COMPUTED & {*columns}}
-    return runs_text(runs, columns, options.format, computed), code
+    return runs_text(runs, columns, options.format), code
 
 
 # -- schema

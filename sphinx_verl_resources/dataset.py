@@ -5,30 +5,29 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from .diagnostics import Diagnostic, Location, did_you_mean, warning
 from .records import Record, Run
 from .registries import (
+    Analysis,
+    Architecture,
     ArchitectureFile,
+    ConfigKey,
     ConfigKeyFile,
+    Gpu,
     GpuFile,
     Registry,
     load_analysis,
     merge,
 )
-from .strict_yaml import MAX_BYTES, read_yaml
+from .strict_yaml import MAX_BYTES, Document, read_yaml
 from .validation import try_model, validated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from .registries import Analysis, Architecture, ConfigKey, Gpu
-    from .strict_yaml import Document
 
 RUNS, CASES, SCHEMAS = "runs", "cases", "schema"
 #: The registry files of a data directory; they extend and override those of earlier directories.

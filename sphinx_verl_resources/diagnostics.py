@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 from textwrap import shorten
-from typing import TYPE_CHECKING, Literal, get_args
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Literal, get_args
 
 #: The kinds of problems. Messages end with ``[verl.<code>]``, which ``suppress_warnings`` accepts.
 Code = Literal[

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from .diagnostics import NoAnswerError, did_you_mean, printable
+from .charts import Drawing
+from .diagnostics import Diagnostic, NoAnswerError, did_you_mean, printable
 from .domain import VerlDomain, log_at
 from .nodes import empty_table
 from .selection import each_once, words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from .charts import Drawing
-    from .diagnostics import Diagnostic
 
 NOT_USED = " has errors; the invalid parts are not used here. See the build log."
 

@@ -7,15 +7,21 @@ it was read with. It is written again when the stamp of the last finished build 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.builders import Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.config import Config
 from sphinx.domains import Domain, Index, IndexEntry, ObjType
+from sphinx.domains.std import StandardDomain
+from sphinx.environment import BuildEnvironment
 from sphinx.roles import XRefRole
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
@@ -28,15 +34,6 @@ from .diagnostics import Diagnostic, Location, NoAnswerError, capped, did_you_me
 from .i18n import N_, _
 from .records import SIZES, Links, is_address
 from .selection import natural
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from sphinx.application import Sphinx
-    from sphinx.builders import Builder
-    from sphinx.config import Config
-    from sphinx.domains.std import StandardDomain
-    from sphinx.environment import BuildEnvironment
 
 #: The kinds of objects; ``:any:`` prefers them in this order.
 RUN, SIZE, GPU, MODEL = OBJECT_KINDS = ("run", "size", "gpu", "model")

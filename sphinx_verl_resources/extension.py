@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import ExtensionMetadata
 
 from . import __version__
 from .domain import RunIndex, VerlDomain, digest, fall_back, is_for_browsers
@@ -17,12 +21,6 @@ from .i18n import CATALOG, LOCALE, _
 from .nodes import add_nodes
 from .records import SCRIPT_URL
 from .rows import ELEMENT_ID, WriteRows
-
-if TYPE_CHECKING:
-    from sphinx.application import Sphinx
-    from sphinx.config import Config
-    from sphinx.environment import BuildEnvironment
-    from sphinx.util.typing import ExtensionMetadata
 
 #: Increment when the content of pickled doctrees changes: when one of our nodes changes its name or module,
 #: or our attributes of any node change. Sphinx then reads every page again. The data of the domain has a
@@ -46,9 +44,8 @@ DIRECTIVES = {
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "fit.directives:VerlEstimate"
-#: What rooms add to the core: computed columns, details of a run, the kind of data, and the form.
+#: What rooms add to the core: details of a run, the kind of data, and the form.
 ROOMS = {
-    "columns": "fit.words:run_texts",
     "details": "fit.directives:details_of",
     "data": "memory.registries:EstimatorContext",
     "form": "fit.form:settle_forms",

@@ -7,6 +7,7 @@ browsers and narrow columns need.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import starmap
@@ -20,15 +21,13 @@ from docutils.utils import column_width
 from .diagnostics import one_line
 from .i18n import _
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
+if TYPE_CHECKING:  # commands do not need Sphinx
     from sphinx.application import Sphinx
     from sphinx.writers.html5 import HTML5Translator
     from sphinx.writers.latex import LaTeXTranslator
 
-    #: What ``fill`` puts into a message.
-    Content = str | Node | Sequence[Node]
+#: What ``fill`` puts into a message.
+Content = str | Node | Sequence[Node]
 
 #: The minimum and maximum width of a column in characters; a page has 80 to 200.
 MIN_WIDTH, MAX_WIDTH = 4, 60

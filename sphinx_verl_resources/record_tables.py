@@ -6,14 +6,16 @@ references are resolved, so that these steps need not walk through thousands of 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from docutils import nodes
 from sphinx import addnodes
 
 from . import domain, selection
-from .diagnostics import NoAnswerError, did_you_mean, one_line, printable
+from .dataset import Dataset
+from .diagnostics import Code, NoAnswerError, did_you_mean, one_line, printable
 from .directive import ABOUT_TABLE, Option, VerlDirective
 from .domain import ADD_A_RUN, GPU, LABEL, LABELS, MODEL, RECORD, RUN, SIZE, Target
 from .i18n import N_, _
@@ -29,18 +31,10 @@ from .nodes import (
     table_group,
     titled,
 )
-from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, row_id
-from .selection import COMPUTED
+from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, Run, row_id
 from .texts import run_cells, run_heading, run_title
 from .units import GIB, MIB, gib_number, short_number
 from .validation import value_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from .dataset import Dataset
-    from .diagnostics import Code
-    from .records import Run
 
 # -- runs
 
@@ -82,8 +76,7 @@ class VerlRuns(VerlDirective):
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """The parts of the data that estimates depend on, if the table shows any."""
-        shows_estimates = "details" in self.given or COMPUTED & {*self.values["columns"]}
-        return ("config_keys", "accuracy") if shows_estimates else ()
+        return ("config_keys", "accuracy") if "details" in self.given else ()
 
     def show(self) -> list[nodes.Node]:
         """Return sections or a table, after a box for each broken file."""
@@ -146,11 +139,10 @@ class VerlRuns(VerlDirective):
         if not runs:
             return [self._empty(sizes)]
         columns, here = self.values["columns"], self.domain.here(RUN)
-        computed = self.domain.room("columns") if COMPUTED & {*columns} else lambda *_run: {}
         rows: dict[str, list[Cell]] = {}
         notes, blocks, count = numbered_notes(), list[nodes.Node](), 1
         for run in runs:
-            cells = rows[run.id] = run_cells(run, columns, self.domain.links, computed(run, self.data))
+            cells = rows[run.id] = run_cells(run, columns, self.domain.links)
             if run.id not in here:  # the first row of a run on the page has its id
                 target = nodes.target()  # to which LaTeX can link, unlike to a row
                 here[run.id] = Target(self.reserve(row_id(run.id), target), run_title(run), run.size)

@@ -8,8 +8,9 @@ runs, so that every content security policy allows it.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
@@ -17,14 +18,9 @@ from sphinx.transforms import SphinxTransform
 from .domain import VerlDomain, is_for_browsers
 from .i18n import N_, _, plural
 from .nodes import ROWS, SIZE_CLASS, row_html, row_nodes, verl_summary
-from .records import WORDS, family
+from .records import WORDS, Run, family
 from .selection import natural
 from .texts import row_classes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from .records import Run
 
 ELEMENT_ID = "verl-resources--page"
 #: The value of a run whose source does not state its GPU.

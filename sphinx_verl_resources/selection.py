@@ -6,21 +6,18 @@ A field is named by its path in the run file: ``measured.gib``, ``settings.train
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from .dataset import Dataset
 from .diagnostics import NoAnswerError, did_you_mean
 from .i18n import N_
 from .records import ENGINES, KINDS, SIZES, TAGS, TRAIN_BACKENDS, WORDS, Run, fold
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from .dataset import Dataset
-
-    #: The name of a field to sort by, and whether its order is reversed.
-    Order = tuple[str, bool]
+#: The name of a field to sort by, and whether its order is reversed.
+Order = tuple[str, bool]
 
 T = TypeVar("T")
 
@@ -125,11 +122,7 @@ FIELDS = (
     Field("evidence", N_("Evidence"), detail=N_("Evidence")),
     Field("measured", "measured", detail=N_("Measured")),
     Field("notes", N_("Notes")),
-    Field("estimate.peak", N_("Estimated peak (GiB)")),
-    Field("estimate.phase", N_("Peak phase")),
 )
-#: The fields that no run file has; a room computes them.
-COMPUTED = frozenset({"estimate.peak", "estimate.phase"})
 #: The fields by name and by heading, as ``fold`` writes them; a name precedes a heading.
 _BY_NAME = {fold(each.heading): each for each in FIELDS} | {fold(each.name): each for each in FIELDS}
 
@@ -332,9 +325,6 @@ def sort_fields(text: str) -> tuple[Order, ...]:
     """
 
     def read(word: str) -> Order:
-        name = field_named(word.removeprefix("-")).name
-        if name in COMPUTED:
-            raise NoAnswerError.because(f"{name!r} is computed", "use a field of run files")
-        return name, word.startswith("-")
+        return field_named(word.removeprefix("-")).name, word.startswith("-")
 
     return each_once(words(text), read, "name at least one field")

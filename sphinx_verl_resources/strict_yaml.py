@@ -7,16 +7,14 @@ and ``0123456`` stay text. Anchors, aliases, tags, merge keys and duplicate keys
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import yaml
 
 from .diagnostics import FORBIDDEN, Code, Diagnostic, Location, NoAnswerError, Severity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Loc = tuple["str | int", ...]
 #: libyaml if PyYAML was built with it; the pure Python parser gives the same events.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import os
+import os
 
 
 def assert_data(path: str | os.PathLike[str], *, warnings: bool = False) -> None:

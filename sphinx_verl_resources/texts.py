@@ -8,25 +8,20 @@ import io
 import json
 import re
 import shlex
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any
 
 import yaml
 from tabulate import tabulate
 
 from .i18n import N_, _
 from .nodes import PATH_CLASS, Cell
-from .records import Links
+from .records import Evidence, Links, Run, Word
 from .selection import FIELDS, as_text, field_named, is_numeric
 from .units import crossed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-
-    from .records import Evidence, Run, Word
-
-    #: A text, and the address of its link or None.
-    Piece = tuple[str, str | None]
+#: A text, and the address of its link or None.
+Piece = tuple[str, str | None]
 
 FORMATS = ("plain", "github", "list-table", "csv", "json")
 #: The command that launches verl.
@@ -40,8 +35,12 @@ _CLASSES = {"tag": ("verl-col-tag",), "script": (PATH_CLASS,), "evidence": (PATH
 
 
 def run_title(run: Run) -> str:
-    """Return the title of a run."""
-    return _("{model}, {task} on {gpus}").format(model=run.short_name, task=run.task, gpus=crossed(run.gpus))
+    """Return the title of a run, in words if its GPU is unknown."""
+    text = _("{model}, {task} on {gpus}")
+    if not (run.gpus.type or run.gpus.memory_gb):
+        text = _("{model}, {task} on {count} GPUs of unknown type")
+    names = {"model": run.short_name, "task": run.task, "count": run.gpus.count}
+    return text.format(gpus=crossed(run.gpus), **names)
 
 
 # -- cells
@@ -58,23 +57,18 @@ def run_heading(name: str) -> Cell:
     return Cell([(_(field_named(name).heading), None)], classes=(f"verl-col-{column}",))
 
 
-def run_cells(
-    run: Run, columns: Sequence[str], links: Links, computed: Mapping[str, str] = MappingProxyType({})
-) -> list[Cell]:
+def run_cells(run: Run, columns: Sequence[str], links: Links) -> list[Cell]:
     """Return the cells of a run; unless it ran, one of them contains its evidence word.
 
     Args:
         run: the run.
         columns: the names of fields.
         links: the link templates.
-        computed: the texts of the fields in ``COMPUTED``.
     """
     cells = []
     for name in columns:
-        text = computed.get(name, "")
-        numeric = ("num",) if is_numeric(field_named(name).value(run)) or text[:1].isdigit() else ()
-        pieces: list[Piece] = [(text, None)] if text else field_pieces(run, name, links)
-        cells.append(Cell(pieces, classes=_CLASSES.get(name, numeric)))
+        numeric = ("num",) if is_numeric(field_named(name).value(run)) else ()
+        cells.append(Cell(field_pieces(run, name, links), classes=_CLASSES.get(name, numeric)))
     if run.word != "ran" and not {"tag", "kind"} & {*columns}:
         text, address = cells[0].pieces[0]
         cells[0].pieces[0] = (_with_word(text, run), address)
@@ -136,29 +130,20 @@ _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
 # -- a table of runs
 
 
-def runs_text(
-    runs: Iterable[Run],
-    columns: Sequence[str],
-    form: str,
-    computed: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-) -> str:
+def runs_text(runs: Iterable[Run], columns: Sequence[str], form: str) -> str:
     """Return a table with these runs and columns in one of ``FORMATS``.
 
     Args:
         runs: the runs, one per row.
         columns: the names of fields.
         form: the format.
-        computed: by run id, the texts of the fields in ``COMPUTED``.
     """
     fields = [field_named(name) for name in columns]
     if form == "json":
-        values = [
-            {each.name: computed.get(run.id, {}).get(each.name) or _plain(each.value(run)) for each in fields}
-            for run in runs
-        ]
+        values = [{each.name: _plain(each.value(run)) for each in fields} for run in runs]
         return json.dumps(values, indent=2)
     headings = [field.heading for field in fields]
-    cells = [run_cells(run, columns, Links(), computed.get(run.id, {})) for run in runs]
+    cells = [run_cells(run, columns, Links()) for run in runs]
     if form == "list-table":
         lines = [".. list-table::", "   :header-rows: 1", ""]
         for row in [map(_rst, headings), *(map(_linked, row) for row in cells)]:

@@ -6,16 +6,14 @@ GiB is 2^30 bytes, the unit of GPUs and of verl. GB is 10^9 bytes, the unit of t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from .i18n import N_
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container
 
 MIB = 2**20
 GIB = 2**30

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from collections.abc import Iterator
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from .diagnostics import CODES, MAX_PROBLEMS, Code, Diagnostic, Location, did_you_mean
 from .records import FORMS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
-
-    from .strict_yaml import Document, Loc
+from .strict_yaml import Document, Loc
 
 Model = TypeVar("Model", bound=BaseModel)
 

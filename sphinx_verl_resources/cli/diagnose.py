@@ -15,13 +15,12 @@ from ..intake.log_lines import blocks_of
 from ..memory.request import MODEL
 from ..settings.result import SettingsText
 from ..views.diagnosis import diagnosis_text
-from .question import (
+from .question import QUESTION, read_question
+from .sources import (
     ENV,
-    QUESTION,
     SCRIPT,
     errors_text,
     open_file,
-    read_question,
     read_source,
     refuse_lone_variables,
     registry_problems,
@@ -93,11 +92,7 @@ def _script(options: argparse.Namespace) -> SettingsText:
         UsageError: the script cannot be read.
     """
     refuse_lone_variables(options)
-    script = read_source(options.script, options) if options.script else SettingsText({}, {})
-    errors = [problem for problem in script.problems if problem.is_error]
-    if errors:
-        raise NoAnswerError(*errors)
-    return script
+    return read_source(options.script, options) if options.script else SettingsText({}, {})
 
 
 def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> diagnosis.Given:

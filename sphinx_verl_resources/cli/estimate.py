@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..commands import DATA, OUTPUT, PATHS, UsageError, command, given_data, load_runs, option, report
-from ..diagnostics import NoAnswerError, counted, printable
+from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
 from ..fit import results, terminal
-from ..fit.answer import Answers, answer, answer_run, answer_settings
-from ..fit.fewest import fewest_by_memory, fewest_of, fitting_models
+from ..fit.answer import Answer, answer, answer_run, answer_settings
+from ..fit.fewest import fewest_by_memory, fitting_models
 from ..fit.question import assumptions
+from ..memory.cases import Case, load_cases
 from ..memory.recorded import estimate_case
+from ..memory.registries import EstimatorContext
 from ..memory.resolve import AT_KEY
-from ..memory.settings import TRAINER_GPUS
 from ..records import Run
+from ..strict_yaml import Document
 from ..validation import validated
-from . import question as arguments
+from . import sources
+from .question import QUESTION, Asked, PlaceOf, is_setting, read_question
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from ..diagnostics import Diagnostic, Location
-    from ..fit.answer import Answer
-    from ..memory.cases import Case
-    from ..memory.registries import EstimatorContext
-    from ..strict_yaml import Document
-    from .question import Asked, PlaceOf
-
-    Work = Callable[[Asked, argparse.Namespace], "Result"]
+Work = Callable[[Asked, argparse.Namespace], "Result"]
 
 STRICT = option("--strict", action="store_true", help="exit with 1 unless the verdict is that the run fits")
-#: GPUs per node, verl's default.
-_NODE = 8
+#: The options that files of cases and runs rule out.
+_OF_QUESTION = ("gpus", "gpu", "task", "lora", "prompt", "response", "host_gib", "config", "verl_version",
+                "script", "env")  # fmt: skip
 #: The places of values in a file of cases or of a run, by the key of a problem.
 _PLACES = {"model": ("model",), "training": ("training",), "gpus": ("gpus", "type")}
 
@@ -58,7 +53,7 @@ class Result(NamedTuple):
 
 @command(
     option("words", nargs="*", metavar="MODEL | KEY=VALUE", help="name or config.json; verl's settings"),
-    *arguments.QUESTION,
+    *QUESTION,
     STRICT,
 )
 def plan(options: argparse.Namespace) -> tuple[str, int]:
@@ -91,8 +86,8 @@ def plan(options: argparse.Namespace) -> tuple[str, int]:
 @command(
     option("words", nargs="*", metavar="MODEL | KEY=VALUE | FILE.yaml", help="as for plan; cases or runs"),
     option("--script", "--settings", metavar="FILE", help="launch script, YAML or overrides; only read"),
-    arguments.ENV,
-    *arguments.QUESTION,
+    sources.ENV,
+    *QUESTION,
     STRICT,
 )
 def estimate(options: argparse.Namespace) -> tuple[str, int]:
@@ -115,9 +110,7 @@ def estimate(options: argparse.Namespace) -> tuple[str, int]:
     do not change the exit code.
     """
     data = given_data(options.data)
-    arguments.refuse_lone_variables(options)
-    if not any((options.words, options.script, options.config, options.gpus, options.gpu)):
-        raise UsageError("give a model, a launch script with --script, a file of cases or a run file")
+    sources.refuse_lone_variables(options)
     files = [word for word in options.words if _is_file(word)]
     items = [*_answer_files(options, files, data)] if files else [_answer(options, data, _check_settings)]
     return _report(options, data, items, [item.values for item in items if item.values])
@@ -125,7 +118,7 @@ def estimate(options: argparse.Namespace) -> tuple[str, int]:
 
 def _is_file(word: str) -> bool:
     """Return whether a word is a file of cases or of a run rather than a model or a setting."""
-    is_other = arguments.is_setting(word) or word.endswith(".json")
+    is_other = is_setting(word) or word.endswith(".json")
     return not is_other and (word.endswith((".yaml", ".yml")) or Path(word).is_file())
 
 
@@ -133,19 +126,17 @@ def _report(
     options: argparse.Namespace, data: EstimatorContext, items: Sequence[Result], values: Any
 ) -> tuple[str, int]:
     """Print the problems; return the results as text or JSON, and the exit code."""
-    problems = [*arguments.registry_problems(data), *(each for item in items for each in item.problems)]
-    has_errors = (report if options.verbose else arguments.report_first)(problems)
+    problems = [*sources.registry_problems(data), *(each for item in items for each in item.problems)]
+    has_errors = (report if options.verbose else sources.report_first)(problems)
     verdicts = {item.values.get("verdict", "fits") for item in items}
     fails = "does-not-fit" in verdicts or (options.strict and verdicts != {"fits"})
-    code = max(int(has_errors or fails), *(item.code for item in items))
-    if has_errors and not values:
-        code = 2
+    code = 2 if has_errors and not values else max(int(has_errors or fails), *(item.code for item in items))
     if options.format == "json":
         return json.dumps(values, indent=2), code
-    shown = [item for item in items if item.values]
-    if len(shown) == 1 and shown[0].text is not None:
-        return shown[0].text, code
-    return terminal.estimates_text(values, arguments.screen_width()) if shown else "", code
+    text, *others = [item.text for item in items if item.values] or [""]
+    if text is None or others:
+        text = terminal.estimates_text(values, sources.screen_width())
+    return text, code
 
 
 def _with_places(result: Result, place_of: PlaceOf, before: Iterable[Diagnostic] = ()) -> Result:
@@ -156,8 +147,7 @@ def _with_places(result: Result, place_of: PlaceOf, before: Iterable[Diagnostic]
 
 def _result(answer: Answer, values: dict[str, Any], options: argparse.Namespace, *, command: bool) -> Result:
     """Return an answer with its text, which may contain the command."""
-    width = arguments.screen_width()
-    text = terminal.answer_text(answer, width, verbose=options.verbose, command=command)
+    text = terminal.answer_text(answer, sources.screen_width(), verbose=options.verbose, command=command)
     return Result(values, answer.best.estimate.warnings, text)
 
 
@@ -168,13 +158,13 @@ def _answer(options: argparse.Namespace, data: EstimatorContext, work: Work) -> 
     """Read the question and answer it by ``work``; without an answer, the result has the errors."""
     file, source = getattr(options, "script", None), None
     try:
-        source = arguments.read_question(options, data, file)
+        source = read_question(options, data, file)
         result = work(source, options)
     except NoAnswerError as error:
-        words = (word for word in options.words if not arguments.is_setting(word))
+        words = (word for word in options.words if not is_setting(word))
         name = (source.question.model if source else next(words, "")) or file or "run"
         reasons = error.diagnostics
-        result = Result(results.failed(name, arguments.errors_text(reasons)), reasons, text="", code=2)
+        result = Result(results.failed(name, sources.errors_text(reasons)), reasons, text="", code=2)
     return _with_places(result, source.place_of, source.problems) if source else result
 
 
@@ -182,7 +172,7 @@ def _check_settings(source: Asked, options: argparse.Namespace) -> Result:
     """Answer whether the settings fit as they are."""
     question = source.question
     if not question.model:
-        remedy = "give it before the settings, such as qwen2.5-7b or the path of its config.json"
+        remedy = "give its name, such as qwen2.5-7b, its config.json, a file of cases or runs, or --script"
         raise NoAnswerError.because("no model given", remedy, code="missing_key")
     is_open = question.version is None
     own = answer_settings(source.request, source.data, version_assumed=is_open, host_gib=question.host_gib)
@@ -191,23 +181,14 @@ def _check_settings(source: Asked, options: argparse.Namespace) -> Result:
 
 def _make_plan(source: Asked, options: argparse.Namespace) -> Result:
     """Answer with the settings that fit, with the fewest GPUs, or with the models that fit."""
-    question, data, width, note = source.question, source.data, arguments.screen_width(), ""
+    question, data, width = source.question, source.data, sources.screen_width()
     if question.model and question.gpu:
-        if question.gpus is None and question.overrides.keys().isdisjoint(TRAINER_GPUS):
-            fewest = fewest_of(Answers(question, data), question.gpu)
-            question = replace(question, gpus=fewest.request.gpus if fewest else _NODE)
-            note = f"{counted(question.gpus or 0, 'GPU')}{', the fewest that fit' if fewest else ''}"
         own = answer(question, data)
-        own = replace(own, assumed=(note, *own.assumed)) if note else own
         return _result(own, results.answer_result(own), options, command=True)
-    if question.model and question.gpus:
-        message = f"{counted(question.gpus, 'GPU')} given, but not their type"
-        remedy = f"write --gpus {question.gpus}xH100 for example, or leave the number out"
-        raise NoAnswerError.because(message, remedy, code="missing_key")
-    if not question.model and not question.gpu:
-        remedy = "give a model such as qwen2.5-7b, or GPUs such as --gpus 8xH100"
-        raise NoAnswerError.because("no model and no GPU given", remedy, code="missing_key")
-    question = replace(question, gpus=question.gpus or _NODE)
+    if not question.gpu and (question.gpus or not question.model):
+        remedy = f"write --gpus {question.gpus or 8}xH100, or give a model alone for the fewest GPUs"
+        raise NoAnswerError.because("no type of GPU given", remedy, code="missing_key")
+    question = replace(question, gpus=question.gpus or 8)
     assumed = assumptions(question, data)
     if question.model:
         sizes = fewest_by_memory(replace(question, gpus=None), data)
@@ -228,21 +209,19 @@ def _make_plan(source: Asked, options: argparse.Namespace) -> Result:
 
 def _answer_files(options: argparse.Namespace, files: list[str], data: EstimatorContext) -> Iterator[Result]:
     """Yield the results in the order of the files."""
-    from ..memory.cases import load_cases  # pydantic needs time for the models of cases
-
     others = [word for word in options.words if word not in files]
-    others += [f"--{name}" for name in ("gpus", "gpu", "task", "script", "env") if getattr(options, name)]
+    others += [f"--{name.replace('_', '-')}" for name in _OF_QUESTION if getattr(options, name)]
     if others:
         message = f"{printable(files[0])} contains its own models, GPUs and settings"
         raise UsageError(f"{message}; leave out {printable(others[0])}, or the file")
     # Read each file separately: a case is answered in every file that contains it.
-    for file in map(arguments.read_file, files):
+    for file in map(sources.read_file, files):
         document = file.document
         entries: Sequence[tuple[str, Document, Run | Case | None, str]]
         problems: Sequence[Diagnostic]
         if isinstance(document.data, dict) and document.data.keys() & {"size", "tag", "train", "infer"}:
             run, problems = validated(document, Run)
-            entries = [(file.path.stem, document, run, arguments.errors_text(problems))]
+            entries = [(file.path.stem, document, run, sources.errors_text(problems))]
         else:
             entries, problems = load_cases([file])
         yield Result({}, problems)
@@ -272,7 +251,7 @@ def _judge(
             result = Result(results.case_result(record, estimate), estimate.warnings)
     except NoAnswerError as error:
         reasons = error.diagnostics
-        result = Result(results.failed(record.id, arguments.errors_text(reasons)), reasons)
+        result = Result(results.failed(record.id, sources.errors_text(reasons)), reasons)
     return _with_places(result, place_of)
 
 

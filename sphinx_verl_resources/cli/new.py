@@ -38,10 +38,10 @@ from ..settings.result import refusal
 from ..settings.unread import unread_settings
 from ..texts import runs_text
 from ..validation import models_in, validated
-from .question import (
+from .question import gpus_argument
+from .sources import (
     ENV,
     SCRIPT,
-    gpus_argument,
     open_file,
     read_text,
     refuse_lone_variables,

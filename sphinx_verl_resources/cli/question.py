@@ -1,113 +1,42 @@
-"""Read a question from the arguments: model, GPUs, task, lengths and verl's settings; report on it."""
+"""Read a question from the arguments: model, GPUs, task, lengths and verl's settings."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
-import shutil
-import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from ..commands import DATA, FORMAT, OUTPUT, UsageError, option
-from ..dataset import read_data_file, refuse_irregular, refuse_link_in_data
-from ..diagnostics import Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, warning
+from ..commands import DATA, FORMAT, OUTPUT, option
+from ..diagnostics import Diagnostic, Location, NoAnswerError, warning
 from ..fit.question import TASKS, Question, named_settings, request_of, task_of
-from ..fit.terminal import wrapped
-from ..intake.recorded_names import model_of
+from ..intake.recorded_names import NamedModel, model_of
 from ..intake.tasks import ESTIMATOR, program_of, whole_task_of
 from ..memory.config_json import read_config_json
-from ..memory.registries import Model, gpu_name, known_model
-from ..memory.request import MODEL, parse_gpus
-from ..memory.resolve import is_harmless, release_for
+from ..memory.registries import EstimatorContext, Model, gpu_name, known_model
+from ..memory.request import MODEL, Request, parse_gpus
+from ..memory.resolve import release_for
 from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import version_of
 from ..selection import whole_number
 from ..settings.overrides import read_overrides
-from ..settings.result import SettingsText, refusal
+from ..settings.result import SettingsText
+from .sources import COMMAND_LINE, parser_of, read_source, read_text, still_open
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-    from typing import Any
+PlaceOf = Callable[[Diagnostic], Location]
 
-    from ..dataset import DataFile
-    from ..intake.recorded_names import NamedModel
-    from ..memory.registries import EstimatorContext
-    from ..memory.request import Request
-
-    PlaceOf = Callable[[Diagnostic], Location]
-
-#: The place of a problem with an argument rather than a file.
-COMMAND_LINE = Location("")
 _MODEL_PATH = f"{MODEL}.path"
-
-# -- files that the user names
-
-
-def open_file(name: str) -> BinaryIO:
-    """Open a file of any size.
-
-    Raises:
-        OSError: it cannot be read or is not a regular file.
-    """
-    refuse_link_in_data(Path(name))
-    refuse_irregular(Path(name))
-    return Path(name).open("rb")
-
-
-def read_file(name: str) -> DataFile:
-    """Read a file, or the first part of one that is too large.
-
-    Raises:
-        OSError: it cannot be read or is not a regular file.
-    """
-    refuse_link_in_data(Path(name))
-    return read_data_file(Path(name), name)
-
-
-def read_text(name: str) -> str:
-    """Read the text of a file.
-
-    Raises:
-        OSError: it cannot be read or is not a regular file.
-        UsageError: it is not text.
-    """
-    try:
-        return read_file(name).content.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: not UTF-8 text, at byte {error.start}") from None
-
 
 # -- arguments
 
 
-def _parser(read: Callable[[str], Any], expected: str = "") -> Callable[[str], Any]:
-    """Return a function that parses an option and raises the error that argparse expects."""
-
-    def parse(text: str) -> Any:
-        try:
-            value = read(text)
-        except NoAnswerError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        if value is None:
-            raise argparse.ArgumentTypeError(f"expected {expected}, got {text[:80]!r}")
-        return value
-
-    return parse
-
-
-def _variable(text: str) -> tuple[str | Any, ...] | None:
-    match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text, re.ASCII | re.DOTALL)
-    return match and match.groups()
-
-
-_number = _parser(partial(whole_number, most=100_000_000))
-_version = _parser(version_of, "a version such as 0.7.1")
+_number = parser_of(partial(whole_number, most=100_000_000))
+_version = parser_of(version_of, "a version such as 0.7.1")
 #: Parses the value of an option such as ``--gpus 8xH100``.
-gpus_argument = _parser(parse_gpus)
+gpus_argument = parser_of(parse_gpus)
 #: The arguments of a question, besides its words.
 QUESTION = (
     option("--gpus", metavar="NxGPU", type=gpus_argument, help="number and type, such as 8xH100 or 2x8xH200"),
@@ -120,30 +49,15 @@ QUESTION = (
     option("--config", metavar="FILE", help="config.json of the model, used with its name"),
     option("--verl-version", metavar="VERSION", type=_version, help="release of verl; default: the newest"),
     DATA,
-    option("--verbose", action="store_true", help="also print phases, settings and every message"),
+    option("--verbose", action="store_true", help="also print the peak's components and every message"),
     FORMAT,
     OUTPUT,
-)
-SCRIPT = option("--script", metavar="FILE", help="launch script of the run; it is read, never run")
-ENV = option(
-    "--env",
-    metavar="NAME=VALUE",
-    type=_parser(_variable, "NAME=VALUE, as in DEVICE=gpu"),
-    action="append",
-    default=[],
-    help="environment variable of the script, such as DEVICE=npu; repeatable",
 )
 
 
 def is_setting(word: str) -> bool:
     """Return whether a word is an override rather than a model or a file."""
     return word.startswith(("+", "~")) or ("=" in word and not os.path.lexists(word))
-
-
-def refuse_lone_variables(options: argparse.Namespace) -> None:
-    """Raise ``UsageError`` for ``--env`` without a script."""
-    if options.env and not options.script:
-        raise UsageError("--env sets variables of a launch script; give the script with --script")
 
 
 # -- the question
@@ -182,17 +96,12 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     place = Location(source or "")
     file = read_source(source, options) if source else SettingsText({}, {})
     words = read_overrides([word for word in options.words if is_setting(word)], COMMAND_LINE)
-    wrong = refusal(file)
-    errors = [wrong] if wrong else [each for each in (*file.problems, *words.problems) if each.is_error]
-    if source and not (errors or file.values or file.unresolved):
-        message, remedy = "the file contains no settings of verl", "give a launch script, YAML or overrides"
-        errors = [Diagnostic(place, "file_empty", message, remedy)]
-    if errors:  # an answer without these settings would be wrong
+    if errors := [each for each in words.problems if each.is_error]:
         raise NoAnswerError(*errors)
-    count, gpu, nodes = _gpus(options, data)
+    gpus, nodes = _gpus(options, data)
     task, rank = task_of(options.task) if options.task else (None, 0)
-    lora, lengths = options.lora or rank, (options.prompt, options.response)
-    by_option = named_settings(task, lora, *lengths)
+    lora = options.lora or rank
+    by_option = named_settings(task, lora, options.prompt, options.response)
     config = {**file.values, **by_option, **nodes, **words.values}
     problems = [*still_open(file, {*words.values, *by_option, _MODEL_PATH})]
     places = {**file.places, **words.places}
@@ -207,8 +116,9 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     if why:
         problems.append(warning(place, "config_key", why, "give --verl-version to choose another"))
     version = options.verl_version or (release if why else None)
-    about: dict[str, Any] = {"version": version, "model_note": model.note, "host_gib": options.host_gib}
-    question = Question(model.name, count, gpu, task, lora, *lengths, {**nodes, **words.values}, **about)
+    about = {**gpus, "version": version, "model_note": model.note, "host_gib": options.host_gib}
+    about |= {"task": task, "lora": lora, "prompt": options.prompt, "response": options.response}
+    question = Question(model.name, overrides={**nodes, **words.values}, **about)
     algorithm = whole_task_of(config, program_of(file))
     request = replace(
         request_of(question),
@@ -222,53 +132,23 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     return Asked(question, data, request, problems, lambda each: places.get(each.place.key, place))
 
 
-def read_source(source: str, options: argparse.Namespace) -> SettingsText:
-    """Read a file of settings with the variables of ``--env``.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    from ..settings.read import read_settings  # it parses shells, which most questions do not need
-
-    environment = dict(options.env)
-    return with_unused(read_settings(read_text(source), source, environment), environment)
-
-
-def with_unused(text: SettingsText, environment: Mapping[str, str]) -> SettingsText:
-    """Return settings, with a warning for each variable that their text does not use."""
-    problems = [*text.problems]
-    for name in (name for name in environment if name not in text.asked):
-        message = f"--env {name}: the script does not use this environment variable"
-        remedy = did_you_mean(name, sorted(text.asked)) or "correct the name, or set it in the script"
-        problems.append(warning(COMMAND_LINE, "unused_variable", message, remedy))
-    return replace(text, problems=tuple(problems))
-
-
-def still_open(text: SettingsText, known: Container[str]) -> tuple[Diagnostic, ...]:
-    """Return a text's problems, except for unresolved values that are given elsewhere or harmless."""
-    return text.problems_besides({key for key in text.unresolved if key in known or is_harmless(key)})
-
-
-def _gpus(
-    options: argparse.Namespace, data: EstimatorContext
-) -> tuple[int | None, str | None, dict[str, int]]:
-    """Return number and type of the GPUs in ``--gpus`` and ``--gpu``, and settings for nodes if given."""
+def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the question's GPUs, as in ``--gpus`` and ``--gpu``, and settings for nodes if given."""
     values: dict[str, Any] = {}
     nodes: dict[str, int] = {}
     for count, gpu in filter(None, (options.gpus, options.gpu)):
-        if not gpu and data.gpus.get(str(count)):  # 4090 is a name, in any place
+        if not gpu and str(count) in data.gpus:  # 4090 is a name, in any place
             count, gpu = None, str(count)
-        elif count and gpu and not data.gpus.get(gpu):
+        elif count and gpu and gpu not in data.gpus:
             each, gpu = parse_gpus(gpu)
             if each:  # nodes, GPUs of a node, type
                 nodes = dict(zip(TRAINER_GPUS, (count, each), strict=True))
                 count *= each
-        for key, value in {"count": count, "gpu": gpu}.items():
+        for key, value in {"gpus": count, "gpu": gpu and gpu_name(gpu, data.gpus)}.items():
             if value and values.setdefault(key, value) != value:
                 message = f"--gpus is {values[key]}, but --gpu is {value}"
                 raise NoAnswerError.because(message, "give one of them", code="wrong_value")
-    gpu = values.get("gpu")
-    return values.get("count"), gpu and gpu_name(gpu, data.gpus), nodes
+    return values, nodes
 
 
 def _model(
@@ -299,45 +179,3 @@ def _model(
         how, forms = "before the settings", ", such as qwen2.5-7b or the path of its config.json"
         raise NoAnswerError(Diagnostic(at, *mention.why_none(data.architectures, how, forms)))
     return data, known_model(name, data.architectures) if name else mention.found or Model(""), ()
-
-
-# -- the report
-
-#: Problems of a launch script that are printed without ``--verbose``.
-MOST_PROBLEMS = 10
-#: Problems that affect the answer; they are printed first, after the errors.
-_DECISIVE = {
-    "unresolved", "undecided", "assumed_device", "unused_variable", "unknown_model", "shell_syntax",
-    "missing_key", "impossible_settings",
-}  # fmt: skip
-
-
-def errors_text(problems: Iterable[Diagnostic]) -> str:
-    """Return the errors on one line, for programs."""
-    return "; ".join(problem.text for problem in capped(problems) if problem.is_error)
-
-
-def screen_width() -> int:
-    """Return the terminal's width in characters, at most 100."""
-    return min(100, shutil.get_terminal_size((100, 24)).columns)
-
-
-def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
-    """Return the problems of the registries, and the errors in reading the files."""
-    errors = [problem for problem in data.problems["files"] if problem.is_error]
-    return sorted([*errors, *data.diagnostics_of("gpus", "architectures", "config_keys", "accuracy")])
-
-
-def report_first(problems: Sequence[Diagnostic]) -> bool:
-    """Print the first ten problems, errors and those that affect the answer first, and count the rest.
-
-    On a terminal, the problems wrap.
-    """
-    ranked = sorted(problems, key=lambda problem: (not problem.is_error, problem.code not in _DECISIVE))
-    lines = [*map(str, ranked[:MOST_PROBLEMS])]
-    if rest := len(ranked[MOST_PROBLEMS:]):
-        lines.append(f"… and {counted(rest, 'more message')}; --verbose shows all")
-    if lines:
-        width = screen_width() if sys.stderr.isatty() else 0
-        print(wrapped(lines, width, "    "), file=sys.stderr)
-    return any(problem.is_error for problem in problems)

@@ -2,10 +2,10 @@
 
 - ``question``: the user's question as a request to the estimator, and what it leaves open.
 - ``evidence``: the recorded runs that bear on a question, and the accuracy of an estimate.
-- ``layouts``: ways to distribute a run over its GPUs, with verdicts. ``search``: the best one.
+- ``search``: ways to distribute a run over its GPUs, the verdict on each, and the best one.
 - ``levers``: settings that save memory. ``changes``: those that make a run fit.
 - ``answer``: the decision from all of these. ``fewest``: the fewest GPUs for a model.
-- ``words``: the sentences about an answer. ``charts``: its bars. ``command``: verl's command line.
-- ``pages``, ``terminal``, ``results``: answers as nodes, as text, and for programs.
-- ``directives``, ``form``: the directives, the form, and the answers that its script looks up.
+- ``words``: the sentences about an answer, and its bars. ``command``: verl's command line.
+- ``terminal``, ``results``: answers as text, and for programs.
+- ``directives``, ``form``: answers on pages, the form, and the answers that its script looks up.
 """

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..diagnostics import NoAnswerError
-from ..memory.estimate import attempt, estimate
-from ..memory.recorded import estimate_run, request_of_run
-from ..memory.request import with_adapters
+from ..memory.estimate import Estimate, attempt, estimate, largest_that_fits
+from ..memory.recorded import BUDGETS, estimate_run, request_of_run
+from ..memory.registries import Accuracy, EstimatorContext
+from ..memory.request import Request, Verdict, with_adapters
 from ..memory.roles import LIMITS
 from ..memory.settings import TRAINER_GPUS
+from ..records import Run
 from ..units import GIB
-from .changes import changes_for
-from .evidence import contested_by, is_proof, needs_of, runs_for, takes_no_more, trust_in
-from .layouts import VERDICT_OF, Layout, largest_token_budget, longest_response
-from .question import assumptions, assumptions_in, request_of
-from .search import Searches
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..memory.registries import EstimatorContext
-    from ..memory.request import Request, Verdict
-    from ..records import Run
-    from .changes import Change
-    from .evidence import Needs, Trust
-    from .layouts import Reason
-    from .question import Question
+from .changes import Change, changes_for
+from .command import command_of
+from .evidence import Needs, contested_by, is_proof, needs_of, runs_for, smallest_run, takes_no_more
+from .question import Question, assumptions, assumptions_in, request_of
+from .search import REASONS, Layout, Searches
 
 #: The release to compare with if the question names none: FSDP's memory differs from v0.9.0 by up to a factor
 #: of two, because v0.9.0 defers the sharding of gradients.
@@ -48,7 +41,6 @@ class Answer:
         own: the recorded run in question, if there is one.
         is_open: whether the question gives no settings beyond model, task, GPUs and lengths.
         version_assumed: whether the question leaves verl's release open.
-        is_plan: whether unset settings were chosen.
     """
 
     request: Request
@@ -59,7 +51,6 @@ class Answer:
     own: Run | None = None
     is_open: bool = False
     version_assumed: bool = False
-    is_plan: bool = False
 
     @cached_property
     def evidence(self) -> tuple[Run, ...]:
@@ -79,22 +70,25 @@ class Answer:
         return {run: url for run, url in reports if url}
 
     @cached_property
-    def reason(self) -> Reason:
+    def reason(self) -> str:
         """The reason for the verdict on the best layout, which never contradicts a run that proves it wrong.
 
         If the question gives settings, a run proves something only if its own settings need at least as much
-        memory.
+        memory. Unless such a run had as long sequences, verl rejects those beyond the model's positions.
         """
-        reason, proof = self.best.reason, self.proof
-        is_wrong = reason == "too-large" and proof and (
-            self.is_open or takes_no_more(self.best.estimate, proof, self.data)
-        )  # fmt: skip
-        return "ran" if is_wrong else reason
+        own, reason = self.best.estimate, self.best.reason
+        most = own.settings.positions or own.shape.architecture.positions_of(self.request.model)
+        if reason == "fits" and not (own.ran or self.proof) and own.settings.lengths.limit > most:
+            return "lengths"
+        if reason != "too-large" or not self.proof:
+            return reason
+        is_wrong = self.is_open or takes_no_more(self.best.estimate, self.proof, self.data)
+        return "ran" if is_wrong else "too-large"
 
     @property
     def verdict(self) -> Verdict:
         """The verdict that follows from the reason."""
-        return VERDICT_OF[self.reason]
+        return REASONS[self.reason][0]
 
     @property
     def all_gpus(self) -> int | None:
@@ -102,8 +96,8 @@ class Answer:
         settings, request = self.best.estimate.settings, self.request
         if request.gpus is None and not request.unread.isdisjoint(TRAINER_GPUS):
             return None
-        own = request.gpus or settings.gpus
-        return settings.gpus + settings.other_gpus if settings.other_gpus else own
+        trained = settings.gpus if settings.other_gpus else request.gpus or settings.gpus
+        return trained + settings.other_gpus
 
     @property
     def task(self) -> str:
@@ -113,14 +107,29 @@ class Answer:
         return with_adapters(task) if settings.actor.lora_rank else task
 
     @cached_property
-    def trust(self) -> Trust:
-        """The accuracy of the estimate, and the smallest recorded run."""
-        return trust_in(self.best, self.needs, self.data)
+    def accuracy(self) -> Accuracy | None:
+        """The errors of estimates on measured runs of the same kind; None if no such run was measured."""
+        return self.data.accuracy.get(self.best.estimate.kind)
+
+    @cached_property
+    def undercuts(self) -> Run | None:
+        """The recorded run on the least GPU memory, see ``smallest_run``, if it fits on less."""
+        least, run = smallest_run(self.needs, self.data) or (0, None)
+        settings, memory = self.best.estimate.settings, (self.needs and self.needs.memory_gb) or 0
+        used = (settings.gpus + settings.other_gpus) * memory
+        return run if self.best.estimate.fits and used < least else None
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """The changes that make the run fit, in the order in which to try them; empty if it fits."""
-        return changes_for(self.best, self.request if self.is_plan else None)
+        is_plan = self.best.request is not self.request  # it chose settings
+        return changes_for(self.best, self.request if is_plan else None)
+
+    @property
+    def command(self) -> str | None:
+        """The command that runs the best layout; None if it does not fit or cannot be judged."""
+        is_usable = self.verdict not in ("does-not-fit", "unknown")
+        return command_of(self.best, self.data) if is_usable else None
 
     @cached_property
     def other_release(self) -> Layout | None:
@@ -139,13 +148,56 @@ class Answer:
 
     @cached_property
     def largest_token_budget(self) -> int | None:
-        """The largest micro-batch that fits, in tokens per GPU; None if not even one sequence fits."""
-        return largest_token_budget(self.best)
+        """The largest micro-batch whose range fits, in tokens per GPU, up to a whole step.
+
+        None if not even one sequence fits, or if micro-batches are counted in sequences.
+        """
+        settings = self.best.estimate.settings
+        micro, limit = settings.actor.micro_batch, settings.lengths.limit
+        if not micro.dynamic:
+            return None
+        least = max(math.ceil(limit / micro.sharers), micro.tokens if self.best.fits else 0)
+        most = max(least, math.ceil(settings.old_micro_batch.most * limit / micro.sharers))
+        return self._largest(least, most, self._with_budget)
 
     @cached_property
     def longest_response(self) -> int | None:
-        """The longest response that fits, in tokens; None if not even a short one fits."""
-        return longest_response(self.best)
+        """The longest response that fits, in tokens; None if not even a short one fits.
+
+        A token budget that is shorter than the sequence is raised to its length. The sequence must also fit
+        into the rollout engine's KV cache and the model's positions.
+        """
+        estimate, request, key = self.best.estimate, self.best.request, LIMITS[1]
+        settings, micro = estimate.settings, estimate.settings.actor.micro_batch
+        response = request.config.get(key, self.data.defaults(request.version)[key])
+        if type(response) is not int:
+            return None
+        prompt, budget = int(settings.lengths.limit) - response, micro.tokens if self.best.fits else 0
+        most = settings.positions or estimate.shape.architecture.positions_of(request.model)
+        if not settings.rollout.separate:
+            most = int(min(most, self.best.cache[0]))
+
+        def having(tokens: int) -> Mapping[str, Any]:
+            sequence = math.ceil((prompt + tokens) / micro.sharers)
+            return {**(self._with_budget(max(budget, sequence)) if micro.dynamic else {}), key: tokens}
+
+        return self._largest(response, most - prompt, having) or self._largest(1, most - prompt, having)
+
+    def _with_budget(self, tokens: int) -> Mapping[str, Any]:
+        """Return the settings for a token budget in every pass."""
+        others = (key for key in self.best.request.config if key.endswith("max_token_len_per_gpu"))
+        return dict.fromkeys((*BUDGETS, *others), tokens)
+
+    def _largest(self, least: int, most: int, having: Callable[[int], Mapping[str, Any]]) -> int | None:
+        """Return the largest number whose settings fit; None if not even the least does."""
+
+        def fits(number: int) -> bool:
+            own = attempt(self.best.request.having(having(number)), self.data)
+            return isinstance(own, Estimate) and own.fits
+
+        if most < least or not fits(least):
+            return None
+        return most if fits(most) else largest_that_fits(least, most, fits)
 
 
 class Answers:
@@ -155,10 +207,12 @@ class Answers:
     """
 
     def __init__(self, question: Question, data: EstimatorContext) -> None:
-        self._question, self._data = question, data
+        self.data, is_open = data, question.overrides.keys() <= set(LIMITS)
+        self._about: dict[str, Any] = {"is_open": is_open, "version_assumed": question.version is None}
         self._request, self._assumed = request_of(question), assumptions(question, data)
         self._searches = Searches(self._request, data, question.host_gib and question.host_gib * GIB)
         self._needs = needs_of(self._request, data)
+        self._answers: dict[tuple[int | None, str | None], Answer] = {}
 
     def on(self, gpus: int | None, gpu: str | None) -> Answer:
         """Answer for a number of GPUs; ``gpu`` is a name in the registry.
@@ -166,18 +220,12 @@ class Answers:
         Raises:
             NoAnswerError: nothing can be estimated.
         """
-        needs, request = self.needs_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
-        proof = (run for run in runs_for(needs, self._data) if is_proof(run, self._data))
-        return Answer(
-            request,
-            self._data,
-            self._searches.on(gpus, gpu, next(proof, None)),
-            self._assumed,
-            needs,
-            is_open=self._question.overrides.keys() <= set(LIMITS),
-            version_assumed=self._question.version is None,
-            is_plan=True,
-        )
+        if (gpus, gpu) not in self._answers:
+            needs, request = self.needs_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
+            proof = (run for run in runs_for(needs, self.data) if is_proof(run, self.data))
+            best = self._searches.on(gpus, gpu, next(proof, None))
+            self._answers[gpus, gpu] = Answer(request, self.data, best, self._assumed, needs, **self._about)
+        return self._answers[gpus, gpu]
 
     def attempt(self, gpus: int | None, gpu: str | None) -> Answer | NoAnswerError:
         """Answer for a number of GPUs, or return the error."""
@@ -193,7 +241,7 @@ class Answers:
 
     def needs_on(self, gpus: int | None, gpu: str | None) -> Needs | None:
         """Return what decides which recorded runs bear on the question."""
-        return self._needs and self._needs.on(gpus, self._data.gpus.get(gpu or ""))
+        return self._needs and self._needs.on(gpus, self.data.gpus.get(gpu or ""))
 
 
 def answer(question: Question, data: EstimatorContext) -> Answer:

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..memory.estimate import Estimate, attempt
-from ..memory.request import ACTOR, MODEL, ROLLOUT
+from ..memory.request import MODEL, ROLLOUT, Request, Verdict
 from ..memory.settings import TRAINER_GPUS
 from .command import as_arguments
-from .layouts import COUNTS
-from .levers import CHANGES_RESULTS, COSTS, HOST, ROUNDS, STARTUP, Lever, Option, options_for
+from .levers import CHANGES_RESULTS, COSTS, HOST, ROUNDS, STARTUP, Cost, Lever, Option, Overrides, options_for
 from .question import USUAL_RANK, named_settings
-from .search import Searches
+from .search import COUNTS, Layout, Searches
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ..memory.request import Request, Verdict
-    from .layouts import Layout
-    from .levers import Cost, Overrides
-
-#: The largest number of changes to return.
-_MOST = 5
 ADAPTERS_ONLY = N_("LoRA trains adapters instead of all parameters, so results differ.")
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """Settings to change, and the memory after the change. Sizes are bytes per GPU.
 
     Attributes:
@@ -78,7 +67,7 @@ def changes_for(layout: Layout, asked: Request | None = None) -> tuple[Change, .
         best = [*filter(None, (_more_gpus(layout, asked), *best, _lora(layout, asked)))]
     if not best and together.levers:
         best = [together.needed()]
-    return tuple(each.change() for each in best[:_MOST])
+    return tuple(each.change() for each in best)
 
 
 # -- levers
@@ -109,7 +98,7 @@ class _Combination:
         if after.fits:
             return 0.0
         lack = max(0.0, after.estimate.host.total - after.host_limit)
-        return math.inf if after is self.start else after.estimate.high + lack
+        return float("inf") if after is self.start else after.estimate.high + lack
 
     @property
     def rank(self) -> int:
@@ -145,8 +134,9 @@ class _Combination:
         overrides, own = _overrides(self.start, after), after.estimate
         arguments = as_arguments(overrides, after.request.version, own.registries)
         cost: Cost = max((lever.cost for lever in levers), key=COSTS.index, default="none")
-        caveats = tuple(dict.fromkeys(lever.caveat for lever in levers if lever.caveat))
-        return Change(overrides, arguments, own.peak, own.high, after.verdict, cost, caveats)
+        caveats = dict.fromkeys(lever.caveat for lever in levers if lever.caveat)
+        caveats |= {ROUNDS: None} if "bfloat16" in overrides.values() else {}
+        return Change(overrides, arguments, own.peak, own.high, after.verdict, cost, tuple(caveats))
 
 
 def _options(layout: Layout) -> list[Option]:
@@ -172,18 +162,16 @@ def _more_gpus(layout: Layout, asked: Request | None) -> _Combination | None:
     for count in COUNTS:
         if count > gpus and (count < each or not count % each):
             own = dict(zip(TRAINER_GPUS, (-(-count // each), min(count, each)), strict=True))
-            if found := _having(own, layout, asked and replace(asked, gpus=count)):
-                return found
+            if change := _having(own, layout, asked and replace(asked, gpus=count)):
+                return change
     return None
 
 
 def _lora(layout: Layout, asked: Request | None) -> _Combination | None:
     """Return LoRA with the levers that it needs; None if the run trains adapters already."""
-    if layout.estimate.settings.actor.lora_rank:
-        return None
-    of_megatron = {f"{MODEL}.lora.rank": USUAL_RANK}
-    own = of_megatron if layout.is_megatron and not asked else named_settings(None, USUAL_RANK)
-    return _having(own, layout, asked, ADAPTERS_ONLY)
+    is_given = layout.is_megatron and not asked
+    own = {f"{MODEL}.lora.rank": USUAL_RANK} if is_given else named_settings(None, USUAL_RANK)
+    return None if layout.estimate.settings.actor.lora_rank else _having(own, layout, asked, ADAPTERS_ONLY)
 
 
 def _having(own: Overrides, layout: Layout, asked: Request | None, caveat: str = "") -> _Combination | None:
@@ -194,33 +182,32 @@ def _having(own: Overrides, layout: Layout, asked: Request | None, caveat: str =
     """
     if asked is None:
         first = _Combination(layout, (Option(Lever(own, "none", caveat=caveat), (own,)),))
-        found = first.joined(option for option in _options(first.layout) if option.lever.rank <= 1)
-        return found.needed() if found.layout.fits else None
+        best = first.joined(option for option in _options(first.layout) if option.lever.rank <= 1)
+        return best.needed() if best.layout.fits else None
     for backend in ("megatron" if layout.is_megatron else "fsdp", asked.backend):
         question = replace(asked.having(own), backend=backend)
         with suppress(NoAnswerError):
             searches = Searches(question, layout.estimate.registries, layout.given_host_limit)
-            best = searches.on(asked.gpus, asked.gpu)
-            if best.fits:
-                is_slower = "adam-on-cpu" in {*best.offloaded} - {*layout.offloaded}
-                cost: Cost = "much" if is_slower else "none"
-                parts = _parts(_overrides(layout, best), own)
-                caveats = (ROUNDS if "bfloat16" in part.values() else caveat for part in parts)
-                levers = (Lever({}, cost, caveat=each) for each in caveats)
-                options = tuple(Option(lever, (part,)) for lever, part in zip(levers, parts, strict=True))
-                return _Combination(layout, options).needed()
+            plan = searches.on(asked.gpus, asked.gpu)
+            if plan.fits:
+                is_slower = "adam-on-cpu" in {*plan.offloaded} - {*layout.offloaded}
+                lever = Lever({}, "much" if is_slower else "none", caveat=caveat)
+                parts = _parts(_overrides(layout, plan), own)
+                return _Combination(layout, tuple(Option(lever, (part,)) for part in parts)).needed()
     return None
 
 
 def _parts(overrides: Overrides, own: Overrides) -> list[Overrides]:
     """Return settings in parts that are changed together: those of ``own``, then the others, the last first.
 
-    A setting of the critic goes with that of the actor, and an uneven last stage of a pipeline with its size.
+    A setting of the critic goes with that of the actor, an uneven last stage of a pipeline with its size, and
+    ``model_engine`` with the strategy.
     """
     parts: dict[str, Overrides] = {"": {}}
     for key, value in overrides.items():
-        *_, section, name = key.split(".")
+        section, name = ["", *key.split(".")][-2:]
         part = "pipeline" if "pipeline" in name else section if section.startswith("override") else name
+        part = "strategy" if name == "model_engine" else part
         is_own = key in {*own, *TRAINER_GPUS, f"{MODEL}.lora.rank"}
         part = "" if is_own else key if key.startswith(ROLLOUT) else part
         parts.setdefault(part, {})[key] = value
@@ -241,11 +228,10 @@ def _changed(layout: Layout, overrides: Overrides) -> Layout:
 
 def _overrides(before: Layout, after: Layout) -> Overrides:
     """Return the settings that lead from one layout to another; a setting that it drops gets its default."""
-    old, settings = before.request.config, after.estimate.settings
-    defaults = after.estimate.registries.defaults(settings.version)
-    new = {key: defaults.get(key) for key in old} | dict(after.request.config)
+    old, gpus = before.request.config, before.estimate.settings.gpus
+    defaults = after.estimate.registries.defaults(after.request.version)
+    new = {**{key: defaults.get(key) for key in old}, **after.request.config}
+    both = TRAINER_GPUS if gpus != after.estimate.settings.gpus else ()
     if before.is_megatron != after.is_megatron:
-        roles = [ACTOR, "critic"] if settings.critic else [ACTOR]
-        new |= {f"{role}.strategy": settings.actor.backend for role in roles}
-    kept = TRAINER_GPUS if before.estimate.settings.gpus != settings.gpus else ()
-    return {key: new[key] for key in new if key in kept or key not in old or old[key] != new[key]}
+        new["model_engine"] = "megatron" if after.is_megatron else "dp"
+    return {key: value for key, value in new.items() if key in both or key not in old or old[key] != value}

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..memory.registries import EstimatorContext
 from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
 from ..memory.settings import TRAINER_GPUS
+from ..memory.versions import Version
 from ..texts import LAUNCHER, overrides
 from .levers import passes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ..memory.registries import EstimatorContext
-    from ..memory.versions import Version
-    from .layouts import Layout
+from .search import Layout
 
 #: The separator between the settings of a command.
 SEPARATOR = " \\\n    "
@@ -23,30 +20,23 @@ SEPARATOR = " \\\n    "
 #: file, and in which the trainers with separate rollout engines are part of verl, where they were recipes.
 _TODAY: Version = (0, 8, 0)
 _BEFORE = "--config-name=ppo_megatron_trainer.yaml"
-#: The trainers whose rollout engines have separate GPUs, by a section that only their settings have.
-_TRAINERS = {
-    "async_training": ("fully_async_policy.fully_async_main", "fully_async_ppo_megatron_trainer.yaml"),
-    "rollout": ("one_step_off_policy.main_ppo", "one_step_off_ppo_megatron_trainer.yaml"),
-}
+#: The trainers whose rollout engines have separate GPUs, each with its module, by a section that only its
+#: settings have.
+_TRAINERS = {"async_training": ("fully_async", "fully_async_main"), "rollout": ("one_step_off", "main_ppo")}
 #: The data files of verl's GRPO and PPO scripts for text models (examples/grpo_trainer/run_qwen3_8b_fsdp.sh
 #: and examples/ppo_trainer/run_qwen3_8b_fsdp.sh at 1dda039b9).
-_GSM8K = {
-    "data.train_files": "$HOME/data/gsm8k/train.parquet",
-    "data.val_files": "$HOME/data/gsm8k/test.parquet",
-}
+_HOME = "$HOME/data/gsm8k"
+_GSM8K = {"data.train_files": f"{_HOME}/train.parquet", "data.val_files": f"{_HOME}/test.parquet"}
 _TODO = "# Replace TODO with the paths of your data files."
 #: verl's script for DeepSeek-V3 asks for the same (examples/grpo_trainer/run_deepseek_v3_671b_megatron.sh at
 #: 1dda039b9).
 _FP8 = "# The published checkpoint is FP8: convert it to bfloat16 and remove quantization_config first."
-_ORDER = ("algorithm.", "data.", f"{MODEL}.", f"{ACTOR}.", f"{REFERENCE}.", f"{ROLLOUT}.", "critic.", "")
+#: The sections in the order of a command; other settings come last.
+_ORDER = ("algorithm.", "data.", f"{MODEL}.", f"{ACTOR}.", f"{REFERENCE}.", f"{ROLLOUT}.", "critic.")
 #: Settings that select the backend, besides the configuration.
 _STRATEGIES = ("model_engine", f"{ACTOR}.strategy", f"{REFERENCE}.strategy", "critic.strategy")
 #: Sections with the same keys as another section.
-_TWINS = (
-    ("critic.fsdp.", f"{ACTOR}.fsdp_config."),
-    ("critic.", f"{ACTOR}."),
-    (f"{REFERENCE}.", f"{ACTOR}."),
-)
+_TWINS = {"critic.fsdp.": f"{ACTOR}.fsdp_config.", "critic.": f"{ACTOR}.", f"{REFERENCE}.": f"{ACTOR}."}
 
 
 def command_of(layout: Layout, data: EstimatorContext) -> str:
@@ -69,12 +59,10 @@ def command_of(layout: Layout, data: EstimatorContext) -> str:
     files = {key: path if is_gsm8k else "TODO" for key, path in _GSM8K.items() if key not in settings}
     comments = [_TODO] if "TODO" in files.values() else []
     comments += [_FP8] if any("is FP8" in note for note in architecture.notes) else []
-    words = [
-        *launcher(version, settings, is_megatron=layout.is_megatron),
-        *(f"{key}={path}" for key, path in files.items()),
-        *as_arguments(settings, version, data),
-        *(() if "trainer.logger" in settings else ["trainer.logger=console"]),
-    ]
+    words = launcher(version, settings, is_megatron=layout.is_megatron)
+    words += [f"{key}={path}" for key, path in files.items()]  # not quoted: the shell replaces $HOME
+    words += as_arguments(settings, version, data)
+    words += [] if "trainer.logger" in settings else ["trainer.logger=console"]
     return "\n".join([*comments, SEPARATOR.join(words)])
 
 
@@ -85,36 +73,20 @@ def command_settings(layout: Layout) -> dict[str, Any]:
     not start without them.
     """
     request, used = layout.request, layout.estimate.settings
-    nodes = max(1, used.nodes)
+    # verl/utils/config.py:141, verl/workers/config/actor.py:208 and critic.py:108 at 1dda039b9.
+    passes = {} if used.actor.micro_batch.dynamic else passes_of(used)
+    sizes = {f"{start}micro_batch_size": micro.sequences or 1 for start, micro in passes.items()}
     settings = {
         f"{MODEL}.path": request.model,
         f"{ROLLOUT}.name": request.engine or "vllm",
         "critic.model.path": request.model,
-        **dict(zip(TRAINER_GPUS, (nodes, -(-used.gpus // nodes)), strict=True)),
-        **dict(_micro_batches(layout)),
+        **dict(zip(TRAINER_GPUS, (used.nodes, -(-used.gpus // used.nodes)), strict=True)),
+        **{f"{key}_per_gpu": size for key, size in sizes.items() if request.config.get(key) is None},
         **request.config,
     }
     left_out = (*_STRATEGIES * layout.is_megatron, *(() if used.critic else ("critic.",)))
-    return {key: settings[key] for key in sorted(settings, key=_rank) if not key.startswith(left_out)}
-
-
-def _rank(key: str) -> int:
-    return next(place for place, prefix in enumerate(_ORDER) if key.startswith(prefix))
-
-
-def _micro_batches(layout: Layout) -> Iterator[tuple[str, int]]:
-    """Yield the micro-batch sizes that verl requires without a dynamic batch size, as in the estimate.
-
-    verl/utils/config.py:141, verl/workers/config/actor.py:208 and critic.py:108 at 1dda039b9.
-    """
-    used, config = layout.estimate.settings, layout.request.config
-    passes = {} if used.actor.micro_batch.dynamic else passes_of(used)
-    if config.get("critic.use_dynamic_bsz"):
-        passes.pop("critic.ppo_", None)
-    for start, micro in passes.items():
-        key = f"{start}micro_batch_size"
-        if config.get(key) is None and config.get(f"{key}_per_gpu") is None:
-            yield f"{key}_per_gpu", micro.sequences or 1
+    order = sorted(settings, key=lambda key: [not key.startswith(section) for section in _ORDER])
+    return {key: settings[key] for key in order if not key.startswith(left_out)}
 
 
 def launcher(version: Version, settings: Mapping[str, Any], *, is_megatron: bool) -> list[str]:
@@ -126,11 +98,11 @@ def launcher(version: Version, settings: Mapping[str, Any], *, is_megatron: bool
     ['python3 -m verl.experimental.one_step_off_policy.main_ppo']
     """
     sections = {key.partition(".")[0] for key in settings}
-    for section, (module, of_megatron) in _TRAINERS.items():
+    for section, (name, main) in _TRAINERS.items():
         if section in sections:
             package = "verl.experimental" if version >= _TODAY else "recipe"
-            command = f"python3 -m {package}.{module}"
-            return [f"{command} --config-path=config --config-name={of_megatron}" if is_megatron else command]
+            options = f" --config-path=config --config-name={name}_ppo_megatron_trainer.yaml"
+            return [f"python3 -m {package}.{name}_policy.{main}" + (options if is_megatron else "")]
     if not is_megatron:
         return [LAUNCHER]
     return [f"{LAUNCHER} {_BEFORE}"] if version < _TODAY else [LAUNCHER, "model_engine=megatron"]
@@ -147,9 +119,7 @@ def _spelling(key: str, version: Version, data: EstimatorContext) -> str:
 
     An unrecorded key may exist or not: two plus signs work in both cases.
     """
-    keys = data.config_keys
-    twin = next((other + key.removeprefix(own) for own, other in _TWINS if key.startswith(own)), key)
-    entry = keys.get(key) or keys.get(twin)
-    is_known = entry or data.known_key(key) or data.known_key(twin)
-    plus = "" if entry and entry.in_yaml else "+" if is_known else "++"
+    twin = next((other + key.removeprefix(own) for own, other in _TWINS.items() if key.startswith(own)), key)
+    entry = data.config_keys.get(key) or data.config_keys.get(twin)
+    plus = "" if entry and entry.in_yaml else "+" if data.known_key(key) or data.known_key(twin) else "++"
     return plus + (data.name_in(key, version) or key)

@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from docutils import nodes
+from sphinx.environment import BuildEnvironment
 
 from .. import nodes as blocks
-from ..charts import formula, formula_list
 from ..diagnostics import Location, NoAnswerError
 from ..directive import ABOUT_TABLE, Option, VerlDirective, choices
 from ..domain import FILE, RUN, digest, link_later
 from ..i18n import N_, _, plural
-from ..memory.engine import vllm_pool_in_torch_peak
+from ..memory.estimate import Estimate
 from ..memory.recorded import Score, credible, has_own_rollout_gpus, recorded_run, scores_of, version_of_run
 from ..memory.registries import CASE_GROUPS, EstimatorContext, gpu_name, known_model
 from ..memory.request import DEFAULT_TASK, MODEL, Request, dotted_leaves, parse_gpus
-from ..memory.roles import LIMITS
-from ..memory.versions import CURRENT, version_of, version_text
+from ..memory.versions import CURRENT, version_of
 from ..records import Run, row_id
-from ..selection import FIELDS, each_once, sizes, whole_number, words
+from ..selection import FIELDS, sizes
 from ..strict_yaml import read_yaml
 from ..texts import WORD_TEXTS, field_pieces, row_classes, run_title
-from ..units import GIB, Breakdown, Category, crossed, gib, gib_number, share, signed
+from ..units import Category, crossed, gib_number, share, signed
 from . import words as texts
 from .answer import Answer, answer_run, answer_settings
-from .charts import phase_chart
 from .command import SEPARATOR, as_arguments, launcher
-from .evidence import figures_of
+from .evidence import figures_of, runs_by_figures
 from .fewest import Fewest, Table, fewest_by_memory, fewest_tables, size_models
-from .layouts import HOST_SHARE
-from .question import USUAL_RANK, Question
+from .question import USUAL_RANK, Question, assumptions
 from .results import export_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from sphinx.environment import BuildEnvironment
-
-    from ..memory.estimate import Estimate
+from .search import HOST_SHARE
 
 
 def row_link(env: BuildEnvironment, run: str, text: str) -> nodes.Element:
@@ -80,16 +72,8 @@ def answer_nodes(answer: Answer, env: BuildEnvironment) -> list[nodes.Node]:
     if changes.children:
         items += item(blocks.fill(_("{title}:"), title=nodes.strong("", texts.heading(answer))), changes)
     for line in others:
-        links = blocks.between_commas(row_link(env, run.id, texts.run_name(run)) for run in line.runs)
+        links = blocks.between_commas(row_link(env, run.id, run_title(run)) for run in line.runs)
         items += titled_item(line.title, blocks.fill(line.text, runs=links) if links else line.text)
-    if shown := credible(answer.best.estimate):
-        text = _("{key}: {size} GiB (range {low} to {high}), which does not decide whether a run fits.")
-        if vllm_pool_in_torch_peak(shown.settings):
-            text = texts.in_a_row(text, _("It includes the memory of the sleeping rollout engine."))
-        size, low, high = map(texts.whole, (shown.torch_peak, *shown.torch_peak_range))
-        key = nodes.literal("", "perf/max_memory_allocated_gb")
-        metric = blocks.fill(text, key=key, size=size, low=low, high=high)
-        items += titled_item(_("Value of verl's metric"), metric)
     return [nodes.paragraph("", "", *reason, classes=["verl-answer"]), *([items] if items.children else [])]
 
 
@@ -121,22 +105,21 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
     facts, links, estimate = nodes.bullet_list(classes=["verl-facts"]), directive.domain.links, None
     for field in FIELDS:
         if field.detail and field.value(run) is not None:
-            cell = blocks.Cell(field_pieces(run, field.name, links))
-            facts += titled_item(_(field.detail), cell.inline())
+            facts += titled_item(_(field.detail), blocks.Cell(field_pieces(run, field.name, links)).inline())
     facts += remarks
     content: list[nodes.Node] = [facts]
     with suppress(NoAnswerError):
-        own = answer_run(run, directive.data)
-        if own.best.estimate.is_complete:
-            estimate = own.best.estimate
-            content += answer_nodes(own, directive.env)
+        answer = answer_run(run, directive.data)
+        if answer.best.estimate.is_complete:
+            estimate = answer.best.estimate
+            content += answer_nodes(answer, directive.env)
+    if estimate and (shown := credible(estimate)):
+        content.append(directive.chart(texts.phase_chart(shown, run_title(run)), run.id))
+        # Without a caption, the table is not numbered with the page's tables.
+        content.append(directive.table(phase_rows(shown), with_options=False, table_class="verl-memory"))
     if estimate is None and run.settings:
         text = _("The source quotes only some of the settings, so there is no estimate.")
         content.append(nodes.paragraph("", text))
-    if estimate and (shown := credible(estimate)):
-        content.append(directive.chart(phase_chart(shown, run_title(run), run.measured), run.id))
-        # Without a caption, the table is not numbered with the page's tables.
-        content.append(directive.table(phase_rows(shown), with_options=False, table_class="verl-memory"))
     content += _flags(run, directive.data) if run.settings else []
     word = "" if run.word == "ran" else _(WORD_TEXTS[run.word])
     name = nodes.strong("", blocks.listed([run_title(run), run.train]))
@@ -158,133 +141,42 @@ def _flags(run: Run, data: EstimatorContext) -> list[nodes.Node]:
     return [blocks.notes_title(text), blocks.code_block(SEPARATOR.join(arguments), "bash", "verl-flags")]
 
 
-# -- settings on a page
-
-
-#: The files, besides runs and architectures, that decide answers.
-_REGISTRIES = ("gpus.yaml", "config_keys.yaml", "accuracy.yaml")
-
-
-class Kept(NamedTuple):
-    """Answers in a file beside the doctrees, whose last line is the key of all that decides them."""
-
-    path: Path
-    key: str
-
-    def read(self) -> str | None:
-        """Return the answers; None if there are none, if a part is missing, or if the key is another one."""
-        text, _mark, key = (
-            self.path.read_text("utf-8").rpartition("//") if self.path.is_file() else ("", "", "")
-        )
-        return text.rstrip() if key == self.key else None
-
-    def write(self, text: str) -> None:
-        """Keep answers."""
-        self.path.write_text(f"{text}\n//{self.key}", "utf-8")
-
-
-@lru_cache(maxsize=1)
-def _code() -> list[bytes]:
-    """Return the code and the translations of the package."""
-    return [path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.[mp][oy]"))]
-
-
-class SettingsDirective(VerlDirective):
-    """A directive with settings of verl below its options."""
-
-    takes_text = True
-    reads: tuple[str, ...] = ("config_keys", "accuracy")
-    #: The place of each setting on the page, by dotted key.
-    places: dict[str, Location] = {}  # noqa: RUF012 - replaced, never changed
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings by dotted key, and note their places."""
-        document = read_yaml("\n".join(self.content).encode("utf-8", "surrogatepass"))
-        for problem in document.problems:
-            raise NoAnswerError(replace(problem, place=self._place(problem.place.line)))
-        if not isinstance(data := document.data or {}, dict):
-            hint = "write keys and values, as in data.train_batch_size: 64"
-            raise NoAnswerError.because("the text has no settings", hint, code="wrong_type")
-        settings, self.places = dict[str, Any](), {}
-        for name, value in dotted_leaves(data):
-            key = name.lstrip("+")  # Hydra's plus marks a new key; it is not part of the name
-            settings[key], self.places[key] = value, self._place(document.key_place((name,)).line, key)
-            if "${" in str(value):
-                message = f"the value {value!r} refers to another one"
-                raise NoAnswerError.because(message, "write the value out", key=key, code="unresolved")
-        return settings
-
-    @contextmanager
-    def noted(self, option: str = "") -> Iterator[None]:
-        """Record an error of the block; problems get the places of their settings, warnings are printed."""
-        with super().noted(option):
-            yield
-        issues = [replace(each, place=self.places.get(each.place.key, each.place)) for each in self.problems]
-        self.problems = [issue for issue in issues if issue.is_error]
-        for issue in issues:
-            if not issue.is_error and issue.place.path:
-                self.log(issue)
-
-    def kept(self, model: str, *question: object) -> Kept:
-        """Return the file for the answers for a model and the rest of a question."""
-        app, data, figures = self.domain.app, self.data, figures_of(self.data, model)
-        runs = [run for run in data.runs.values() if figures_of(data, run.model) == figures]
-        registries = [[file.content for file in data.files[name]] for name in _REGISTRIES]
-        own = data.architectures.get(model), runs, registries
-        name = digest(model, question)[:16]
-        key = digest(_code(), app.config.language, name, own)[:16]
-        return Kept(Path(app.doctreedir, f"{self.directive}-{name}"), key)
-
-    def _place(self, line: int, key: str = "") -> Location:
-        """Return the place on the page of a line of the text, counted from 1."""
-        source, first = self.content.items[0]
-        # MyST counts the lines of the text only, docutils those of the page.
-        offset = first or self.lineno + self.content_offset
-        return Location(str(source), offset + min(line, len(self.content)), key=key)
-
-
 # -- one estimate
 
-#: The parts of an estimate on a page; the first three are the default.
-PARTS = ("answer", "chart", "table", "components", "host")
-#: The evidence of a formula, and what its words mean.
-EVIDENCE = {"exact": N_("exact"), "measured": N_("measured"), "assumed": N_("assumed")}
-TERMS = N_("Exact: counted. Measured: observed. Assumed: a rule of thumb. Sizes without a unit are in bytes.")
 
-
-class VerlEstimate(SettingsDirective):
-    """The estimate of a run or of settings."""
+class VerlEstimate(VerlDirective):
+    """The estimate of a run, or of settings below the options."""
 
     directive = "verl-memory"
+    takes_text = True
     instead_of_argument = "remove it, or remove :run: and :model: for the rule of thumb"
     takes = (
         Option("run", "Recorded run; its file has everything else.", "id of a run"),
         Option("model", "Model; its settings follow the options.", "Hugging Face name"),
         Option("gpus", "GPUs of the model.", "number and name, such as ``8*H100``", "", parse_gpus, ("", "")),
         Option("verl-version", "verl, for the model.", "such as ``v0.7.1``", "newest", version_of),
-        choices("Parts, in order; ``components`` and ``host`` are formulas.", PARTS, PARTS[:3]),
+        choices("Parts, in order; a chart needs the table.", ("answer", "chart", "table")),
         *ABOUT_TABLE,
     )
+    reads = ("config_keys", "accuracy")
+    #: The place of each setting on the page, by dotted key.
+    places: dict[str, Location] = {}  # noqa: RUF012 - replaced, never changed
 
     def show(self) -> list[nodes.Node]:
         """Return the requested parts, and what the estimate leaves out."""
         answer = self._answer()
-        estimate, run, request = answer.best.estimate, answer.own, answer.request
+        run, request, estimate = answer.own, answer.request, answer.best.estimate
         text, gpus = _("{model} on {gpus}"), f"{request.gpus}×{request.gpu}"
-        title = texts.run_name(run) if run else text.format(model=request.model, gpus=gpus)
+        title = run_title(run) if run else text.format(model=request.model, gpus=gpus)
         caption = _("{what}: memory per GPU, phase by phase").format(what=title)
-        name, measured = (run.id, run.measured) if run else (title, None)
-        known = credible(estimate)
-        shown, parts = known or estimate, self.values["show"] if known else ("answer",)  # which says why
-        of_peak = _("Parts of the peak phase, {phase}:").format(phase=_(shown.peak_phase.label))
-        makers: dict[str, Callable[[], list[nodes.Node]]] = {
-            "answer": lambda: answer_nodes(answer, self.env),
-            "chart": lambda: [self.chart(phase_chart(shown, caption, measured), name)],
-            "table": lambda: [self.table(phase_rows(shown), caption)],
-            "components": lambda: _formulas(of_peak, shown.peak_phase.breakdown),
-            "host": lambda: _formulas(_("Parts of a node's host memory:"), shown.host),
-        }
-        content = [node for part in parts for node in makers[part]()]
+        shown, content = credible(estimate), list[nodes.Node]()
+        for part in self.values["show"] if shown else ("answer",):  # which says why
+            if part == "answer":
+                content += answer_nodes(answer, self.env)
+            elif shown and part == "chart":
+                content.append(self.chart(texts.phase_chart(shown, caption), run.id if run else title))
+            elif shown:
+                content.append(self.table(phase_rows(shown), caption))
         if notes := [*estimate.unsupported, *(problem.named_message for problem in estimate.warnings)]:
             title = _("What the estimate leaves out or assumes:")
             content += [blocks.notes_title(title), _key_list(notes)]
@@ -304,23 +196,47 @@ class VerlEstimate(SettingsDirective):
             raise NoAnswerError.because(message, remedy, code="unknown_size")
         if "verl-version" in self.given and version is None:
             raise NoAnswerError.because("no such release", "write it like v0.9.0", key=":verl-version")
-        gpu, settings = gpu_name(gpu, self.data.gpus), self.settings()
+        gpu, settings = gpu_name(gpu, self.data.gpus), self._settings()
         model, note = known_model(model, self.data.architectures)
         request = Request(model, settings, count, gpu, version=version or CURRENT, model_note=note)
         answer = answer_settings(request, self.data, version_assumed=version is None)
         self.problems += answer.best.estimate.warnings
         return answer
 
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings by dotted key, and note their places."""
+        document = read_yaml("\n".join(self.content).encode("utf-8", "surrogatepass"))
+        for problem in document.problems:
+            raise NoAnswerError(replace(problem, place=self._place(problem.place.line)))
+        if not isinstance(data := document.data or {}, dict):
+            hint = "write keys and values, as in data.train_batch_size: 64"
+            raise NoAnswerError.because("the text has no settings", hint, code="wrong_type")
+        settings, self.places = dict[str, Any](), {}
+        for name, value in dotted_leaves(data):
+            key = name.lstrip("+")  # Hydra's plus marks a new key; it is not part of the name
+            settings[key], self.places[key] = value, self._place(document.key_place((name,)).line, key)
+            if "${" in str(value):
+                message = f"the value {value!r} refers to another one"
+                raise NoAnswerError.because(message, "write the value out", key=key, code="unresolved")
+        return settings
 
-def _formulas(heading: str, breakdown: Breakdown) -> list[nodes.Node]:
-    """List parts below a heading, each with its evidence, its formula and its numbers."""
-    items, term = [], _("{part} ({evidence})")
-    for part in breakdown.components:
-        name = term.format(part=_(part.label), evidence=_(EVIDENCE[part.evidence]))
-        items.append((nodes.term("", name), [formula(part.equation(gib))]))
-    total = breakdown.equation(lambda size: f"{size / GIB:,.2f}", gib)
-    items.append((nodes.term("", _("Total")), [formula(total)]))
-    return [blocks.notes_title(heading), formula_list(items), _explanation(_(TERMS))]
+    def _place(self, line: int, key: str = "") -> Location:
+        """Return the place on the page of a line of the text, counted from 1."""
+        source, first = self.content.items[0]
+        # MyST counts the lines of the text only, docutils those of the page.
+        offset = first or self.lineno + self.content_offset
+        return Location(str(source), offset + min(line, len(self.content)), key=key)
+
+    @contextmanager
+    def noted(self, option: str = "") -> Iterator[None]:
+        """Record an error of the block; problems get the places of their settings, warnings are printed."""
+        with super().noted(option):
+            yield
+        issues = [replace(each, place=self.places.get(each.place.key, each.place)) for each in self.problems]
+        self.problems = [issue for issue in issues if issue.is_error]
+        for issue in issues:
+            if not issue.is_error and issue.place.path:
+                self.log(issue)
 
 
 def _key_list(texts: Iterable[str]) -> nodes.bullet_list:
@@ -331,8 +247,39 @@ def _key_list(texts: Iterable[str]) -> nodes.bullet_list:
     return items
 
 
-def _explanation(text: str) -> nodes.paragraph:
-    return nodes.paragraph("", text, classes=["verl-legend"])
+# -- answers that are kept
+
+
+class AnswersFile(NamedTuple):
+    """Answers in a file beside the doctrees; its last line is the key of all that decides them."""
+
+    path: Path
+    key: str
+
+    def read(self) -> str | None:
+        """Return the answers; None if there are none, if a part is missing, or if the key is another one."""
+        text = self.path.read_text("utf-8") if self.path.is_file() else ""
+        return text.removesuffix(f"\n//{self.key}") if text.endswith(self.key) else None
+
+    def write(self, text: str) -> None:
+        """Keep answers."""
+        self.path.write_text(f"{text}\n//{self.key}", "utf-8")
+
+
+@lru_cache(maxsize=1)
+def _code() -> list[bytes]:
+    """Return the code and the translations of the package."""
+    return [path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.[mp][oy]"))]
+
+
+def answers_file(directive: VerlDirective, model: str, *question: object) -> AnswersFile:
+    """Return the file for the answers for a model and the rest of a question."""
+    app, data, name = directive.domain.app, directive.data, digest(model, question)[:16]
+    files = *data.files["gpus.yaml"], *data.files["config_keys.yaml"], *data.files["accuracy.yaml"]
+    runs = runs_by_figures(data).get(figures_of(data, model))
+    own = data.architectures.get(model), runs, [file.content for file in files]
+    key = digest(_code(), app.config.language, name, own)[:16]
+    return AnswersFile(Path(app.doctreedir, f"{directive.directive}-{name}"), key)
 
 
 # -- the fewest GPUs
@@ -346,51 +293,42 @@ UNDERCUTS, NO_RUN = "†", "‡"
 #: The meaning of columns and marks.
 LEGEND = {
     N_("All parameters, LoRA"): N_(
-        "the fewest GPUs on which the whole range of the estimate fits; LoRA has rank {rank}. Weights and "
-        "optimizer may be offloaded to host memory; if it takes more GPUs without, their number follows in "
-        "brackets. Estimates are for the first GPU in the caption, which has the least memory."
+        "the fewest GPUs on which the whole range of the estimate fits; LoRA has rank {rank}. State may be "
+        "offloaded to host memory and Adam run on the CPU; if it takes more GPUs without, their number "
+        "follows in brackets. Estimates are for the first GPU in the caption, which has the least memory."
     ),
     N_("Recorded"): N_("the run on the fewest such GPUs that is tagged MIN or has the same task."),
-    NO_RUN: N_("no run of this model is recorded; only the estimate says that it fits."),
-    UNDERCUTS: N_("less GPU memory in total than any run of this model that ran or was reported."),
+    NO_RUN: N_("no uncontested run of this model on known GPUs is recorded; this is an estimate alone."),
+    UNDERCUTS: N_("less GPU memory in total than any such run had."),
     N_("Host memory"): N_("a node is assumed to have {times} times the memory of its GPUs."),
 }
 
 
-def _memories(text: str) -> tuple[int, ...]:
-    return each_once(words(text), lambda word: whole_number(word, 10_000), "name at least one number")
-
-
-class VerlFewest(SettingsDirective):
+class VerlFewest(VerlDirective):
     """The largest models that fit, and the fewest GPUs of each size class behind a tab for each memory."""
 
     directive = "verl-fewest"
-    takes = (
-        Option("memory", "Memory of a GPU in GB.", "numbers", "24 to 180", _memories, MEMORIES),
-        Option("task", "Algorithm.", "``GRPO``, ``PPO`` or ``DAPO``", "``GRPO``", value=DEFAULT_TASK),
-        Option("sizes", "Size classes to show.", "such as ``7B 14B``", "all with a model", sizes, ()),
-    )
+    takes = (Option("sizes", "Size classes to show.", "such as ``7B 14B``", "all with a model", sizes, ()),)
     instead_of_argument = "list the size classes in :sizes:"
-    reads = (*SettingsDirective.reads, "analysis")  # it has the models of size classes
+    reads = ("config_keys", "accuracy", "analysis")  # this has the models of size classes
 
     def show(self) -> list[nodes.Node]:
         """Return the table of the largest models, the tables behind tabs, and their legend."""
-        settings, (memories, task, classes) = self.settings(), self.values.values()
 
-        def by_memory(question: Question) -> list[Fewest]:
-            file = self.kept(question.model, question.task, question.lora, memories, settings)
+        def by_memory(model: str, rank: int) -> list[Fewest]:
+            file = answers_file(self, model, rank)
             if (text := file.read()) is None:
-                text = json.dumps([*map(vars, fewest_by_memory(question, self.data, memories))])
+                fewest = fewest_by_memory(Question(model, lora=rank), self.data, MEMORIES)
+                text = json.dumps([*map(vars, fewest)])
                 file.write(text)
             return [Fewest(**item) for item in json.loads(text)]
 
-        about: dict[str, Any] = {"memories": memories, "task": task, "sizes": classes, "config": settings}
-        tables = fewest_tables(self.data, by_memory=by_memory, **about)
-        panels, largest, values, links, task = [], [], [], "", task.upper()
+        tables = fewest_tables(self.data, self.values["sizes"], by_memory)
+        panels, largest, values, links = [], [], [], ""
         for table in tables:
             memory = f"{table[0][1].memory_gb:g} GB"
             largest.append([memory, *(_largest(table, count) for count in USUAL_COUNTS)])
-            panel = nodes.container("", self._fewest(table, task, memory), classes=["verl-panel"])
+            panel = nodes.container("", self._fewest(table, memory), classes=["verl-panel"])
             name = self.reserve(f"fewest-{table[0][1].memory_gb:g}-gb", panel)
             links += f'<a class="reference internal" href="#{name}">{memory}</a>'
             panels.append(panel)
@@ -402,9 +340,9 @@ class VerlFewest(SettingsDirective):
         tabs = f'<div class="verl-tabs" role="group" aria-label="{label}">{links}</div>\n'
         behind = nodes.container("", nodes.raw("", tabs, format="html"), *panels, classes=["verl-panels"])
         gpus = (plural("{count} GPU", "{count} GPUs", count).format(count=count) for count in USUAL_COUNTS)
-        caption = _("Largest model for {task}, by memory and number of GPUs").format(task=task)
+        caption = _("Largest model for {task}, by memory and number of GPUs").format(task=DEFAULT_TASK)
         first_table = self._table(caption, [_("Memory of a GPU"), *gpus], largest)
-        return [first_table, behind, *self._legend(settings, values)]
+        return [first_table, behind, self._legend(values)]
 
     def _table(self, caption: str, headings: list[str], rows: Sequence[Any]) -> nodes.table:
         """Return a table whose first column has the headings of the rows."""
@@ -412,7 +350,7 @@ class VerlFewest(SettingsDirective):
         next(group.findall(nodes.colspec))["stub"] = 1
         return self.table(group, caption, with_options=False)
 
-    def _fewest(self, table: Table, task: str, memory: str) -> nodes.table:
+    def _fewest(self, table: Table, memory: str) -> nodes.table:
         """Return the fewest GPUs with one memory size."""
         full, lora = _("All parameters (without offloading)"), _("LoRA (without offloading)")
         models, rows = size_models(self.data), []
@@ -420,7 +358,7 @@ class VerlFewest(SettingsDirective):
             model = _("{size} ({model})").format(size=size, model=models[size].rpartition("/")[2])
             rows.append([model, *(make(cell) for cell in both for make in (_count_text, self._run_cell))])
         caption = _("Fewest GPUs for {task}, {memory} each: {gpus}")
-        caption = caption.format(task=task, memory=memory, gpus=blocks.listed(table[0][1].types))
+        caption = caption.format(task=DEFAULT_TASK, memory=memory, gpus=blocks.listed(table[0][1].types))
         return self._table(caption, [_("Model"), full, _("Recorded"), lora, _("Recorded")], rows)
 
     def _run_cell(self, cell: Fewest) -> blocks.Cell:
@@ -432,18 +370,16 @@ class VerlFewest(SettingsDirective):
         text = (_("{gpus} ({about})") if about else "{gpus}").format(gpus=cell.ran["gpus"], about=about)
         return blocks.Cell([], [row_link(self.env, cell.ran["id"], crossed(text))])
 
-    def _legend(self, settings: Mapping[str, Any], values: list[Any]) -> list[nodes.Node]:
-        """Return the meaning of columns and marks, the values as JSON, and the settings of the estimates."""
+    def _legend(self, values: list[Any]) -> nodes.bullet_list:
+        """Return the meaning of columns and marks, what the estimates assume, and the values as JSON."""
         known = {"rank": USUAL_RANK, "times": HOST_SHARE}
         items = [titled_item(_(name), _(text).format(**known)) for name, text in LEGEND.items()]
-        options = f"-{digest(self.given, settings)[:8]}" if self.given or settings else ""
+        assumed = assumptions(Question("", gpus=1), self.data)
+        items.append(titled_item(_("Assumed"), blocks.listed(assumed)))
+        options = f"-{digest(self.given)[:8]}" if self.given else ""
         file = _download(self, f"verl-fewest{options}.json", f"{json.dumps(values, indent=1)}\n")
         items.append(titled_item(_("The same as JSON"), file))
-        defaults = {key: self.data.defaults(CURRENT)[key] for key in LIMITS}
-        pairs = "; ".join(f"{key}: {value}" for key, value in {**defaults, **settings}.items())
-        text = _("The estimates are for verl {version} and these settings: {settings}.")
-        text = text.format(version=version_text(CURRENT), settings=pairs)
-        return [nodes.bullet_list("", *items, classes=["verl-legend"]), _explanation(text)]
+        return nodes.bullet_list("", *items, classes=["verl-legend"])
 
 
 def _largest(table: Table, most: int) -> str:
@@ -489,8 +425,8 @@ class VerlAccuracy(VerlDirective):
         reasons = {item.case.id: item.case.contested or item.case.not_scored or item.error for item in scores}
         notes = [f"{case}: {reason}" for case, reason in reasons.items() if reason]
         headings = (
-            *(_("Case and source"), _("Model"), _("GPUs"), _("Compared"), _("Computed (GiB)")),
-            *(_("Range (GiB)"), _("Observed (GiB)"), _("Error"), _("Inside, or verdict")),
+            *(_("Case and source"), _("Model"), _("GPUs"), _("Computed (GiB)"), _("Range (GiB)")),
+            *(_("Observed (GiB)"), _("Error"), _("Inside, or verdict")),
         )
         table = self.table(blocks.table_group(headings, map(_case, scores)), _("Every case"))
         text = plural("{count} case", "{count} cases", len(scores)).format(count=len(scores))
@@ -500,25 +436,23 @@ class VerlAccuracy(VerlDirective):
 def _case(item: Score) -> Iterator[blocks.Cell | str]:
     """Yield the cells of a case."""
     case, own, observed = item.case, item.estimate, item.observed
-    outcome = _("out of memory") if case.outcome == "oom" else _("ran") if case.outcome else ""
     yield blocks.Cell([(case.id, case.source.address if case.source else None)], [], (blocks.PATH_CLASS,))
     yield case.model.rpartition("/")[2]
-    yield f"{case.gpus.count or '?'}{f'*{case.gpus.type}' if case.gpus.type else ''}"
-    counter = _("PyTorch's counter") if item.of_torch else _("peak of the GPU")
-    yield counter if observed else _("outcome")
+    yield "*".join(filter(None, (str(case.gpus.count or "?"), case.gpus.type)))
     sizes = (item.computed, item.low, item.high) if observed else own and (own.peak, own.low, own.high)
     yield blocks.Cell.number(gib_number(sizes[0]) if sizes else "")
     yield texts.span(*sizes[1:]) if sizes else ""
+    outcome = _("out of memory") if case.outcome == "oom" else _("ran") if case.outcome else ""
     yield blocks.Cell.number(gib_number(observed)) if observed else outcome
-    error = "" if item.deviation is None else signed(round(item.deviation, 3) + 0.0, share)  # no -0.0
-    yield blocks.Cell.number(error if case.is_scored or not error else f"({error})")
+    error = item.deviation
+    yield blocks.Cell.number("" if error is None else signed(round(error, 3) + 0.0, share))  # no -0.0
     if case.contested or case.not_scored or not own:
         yield _("contested") if case.contested else _("not scored")
     elif observed:
         yield _("yes") if item.inside else _("no")
     else:
         agrees = {True: _("{verdict}: agrees"), False: _("{verdict}: contradicts"), None: "{verdict}"}
-        yield agrees[item.agrees].format(verdict=texts.short(item.verdict, own.fits_up_to_tokens))
+        yield agrees[item.agrees].format(verdict=texts.short(own.verdict, own.fits_up_to_tokens))
 
 
 class VerlDownloads(VerlDirective):

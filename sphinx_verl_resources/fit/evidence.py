@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..diagnostics import NoAnswerError
-from ..memory.estimate import attempt
+from ..memory.estimate import Estimate, attempt
 from ..memory.reader import Reader
 from ..memory.recorded import request_of_run
-from ..memory.request import ACTOR, MODEL, ROLLOUT
+from ..memory.registries import EstimatorContext
+from ..memory.request import ACTOR, MODEL, ROLLOUT, Request
 from ..memory.roles import LIMITS, has_critic
 from ..memory.settings import element_bytes, gpu_of, training_gpus
-from ..records import ADAPTER_RANKS, WORDS, family
+from ..records import ADAPTER_RANKS, WORDS, Run, family
+from ..registries import Gpu
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from ..memory.estimate import Estimate
-    from ..memory.registries import Accuracy, EstimatorContext
-    from ..memory.request import Request
-    from ..records import Run
-    from ..registries import Gpu
-    from .layouts import Layout
-
-#: Fields of an architecture that do not affect memory.
-_NOT_FIGURES = {
-    "name", "hf_id", "model_type", "aliases", "aliases_unverified", "max_position_embeddings",
-    "max_position_embeddings_of_aliases", "published", "config_source", "script", "verified", "notes",
-    "parameters_breakdown", "parameters_active", "mtp_parameters", "sliding_window",
-}  # fmt: skip
 #: The GPUs behind verl's documents that do not name them: NVIDIA's with bfloat16 and at least 80 GB.
 _USUAL_DEVICE, _USUAL_MEMORY_GB = ("nvidia", True), 80
+#: The data type of the rollout engine's weights.
+_ELEMENTS = f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization"
 #: The settings that decide which runs bear on a question.
 _DECISIVE = frozenset((*LIMITS, *ADAPTER_RANKS, f"{MODEL}.path", "algorithm.adv_estimator", "critic.enable"))
 
@@ -42,13 +31,13 @@ class Needs(NamedTuple):
     """The traits of a run or a question that decide whether the run bears on the question.
 
     Attributes:
-        figures: the figures of the architecture, as text; checkpoints with the same shape have the same text.
+        figures: the sizes of the model, as text; checkpoints with the same shape have the same text.
         rank: the rank of the adapters; 0 trains all parameters, infinite if unknown.
         critic: whether there is a critic.
         separate: whether rollout has separate GPUs.
         eight_bit: whether the rollout engine's weights take one byte each.
+        prompt: the longest prompt, in tokens.
         response: the longest response, in tokens.
-        sequence: the longest prompt and response, in tokens.
         gpus: the number of GPUs.
         model: the checkpoint.
         task: the first word of the algorithm's name, in capitals.
@@ -62,8 +51,8 @@ class Needs(NamedTuple):
     critic: bool
     separate: bool
     eight_bit: bool
+    prompt: int
     response: int
-    sequence: int
     gpus: int
     model: str
     task: str
@@ -74,17 +63,17 @@ class Needs(NamedTuple):
     def on(self, gpus: int | None, gpu: Gpu | None) -> Needs:
         """Return the needs with other GPUs; None keeps the present value."""
         new = self._replace(gpus=gpus or self.gpus)
-        if gpu is None:
-            return new
-        return new._replace(memory_gb=gpu.memory_gb, gpu=gpu.name, device=(gpu.vendor, gpu.bfloat16))
+        if gpu:
+            device = gpu.vendor, gpu.bfloat16
+            new = new._replace(memory_gb=gpu.memory_gb, gpu=gpu.name, device=device)
+        return new
 
     def is_like(self, other: Needs) -> bool:
         """Return whether a run trains the same parameters of the same model and needs at least as much."""
+        same = (self.rank > 0, self.figures, self.separate, self.device)
         return (
-            (self.rank > 0) == (other.rank > 0)
+            same == (other.rank > 0, other.figures, other.separate, other.device)
             and self.rank >= other.rank
-            and self.figures == other.figures
-            and (self.separate, self.device) == (other.separate, other.device)
             and self.critic >= other.critic
             and self.eight_bit <= other.eight_bit
         )
@@ -95,7 +84,7 @@ class Needs(NamedTuple):
             self.gpus <= question.gpus
             and (self.memory_gb or _USUAL_MEMORY_GB) <= (question.memory_gb or 0)
             and self.response >= question.response
-            and self.sequence >= question.sequence
+            and self.prompt + self.response >= question.prompt + question.response
             and self.is_like(question)
         )
 
@@ -103,19 +92,17 @@ class Needs(NamedTuple):
 def needs_of(request: Request, data: EstimatorContext) -> Needs | None:
     """Return the needs of a request; None if a setting that decides them is unknown."""
     reader, task = Reader(request, data), request.task or ""
-    prompt, response = map(reader.whole, LIMITS)
-    ranks = [reader.whole(key, least=0) for key in ADAPTER_RANKS]
-    critic = has_critic(reader)
+    critic, (prompt, response) = has_critic(reader), map(reader.whole, LIMITS)
+    rank = max(reader.whole(key, least=0) for key in ADAPTER_RANKS)
     usual = "PPO" if critic else "GRPO" if reader.flag(f"{ACTOR}.use_kl_loss") else "DAPO"
-    element = element_bytes(reader, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
     needs = Needs(
         figures=figures_of(data, request.model),
-        rank=max(ranks) or (math.inf if "lora" in task.lower() else 0),
+        rank=rank or (math.inf if "lora" in task.lower() else 0),
         critic=critic,
         separate=reader.has_rollout_pool or reader.any("trainer.v1.trainer_mode") == "separate_async",
-        eight_bit=element < 2 or "fp8" in task.lower(),
+        eight_bit=element_bytes(reader, *_ELEMENTS) < 2 or "fp8" in task.lower(),
+        prompt=prompt,
         response=response,
-        sequence=prompt + response,
         gpus=request.gpus or training_gpus(reader)[0],
         model=request.model,
         task=family(task).upper() or usual,
@@ -128,9 +115,10 @@ def needs_of(request: Request, data: EstimatorContext) -> Needs | None:
 
 @lru_cache(maxsize=2_000)
 def figures_of(data: EstimatorContext, model: str) -> str:
-    """Return the figures of a model as text; empty for an unknown model."""
+    """Return the sizes of a model that decide its memory, as text; empty for an unknown model."""
     shape = data.shape(model)
-    return shape.architecture.model_dump_json(exclude=_NOT_FIGURES) if shape else ""
+    sizes = shape and (shape.layers, shape.heads, shape.parameters, shape.counts.active, shape.modules)
+    return str(sizes or "")
 
 
 @lru_cache(maxsize=8)
@@ -144,9 +132,7 @@ def runs_by_figures(data: EstimatorContext) -> Mapping[str, Sequence[tuple[Run, 
         if needs := needs_of(request_of_run(run, data), data):
             # A mean response is shorter than the longest one.
             mean = int((run.measured and run.measured.response_tokens) or 0)
-            more = max(0, mean - needs.response)
-            longer = needs._replace(response=needs.response + more, sequence=needs.sequence + more)
-            runs[needs.figures].append((run, longer))
+            runs[needs.figures].append((run, needs._replace(response=max(mean, needs.response))))
     for pairs in runs.values():
         pairs.sort(key=lambda pair: (pair[1].gpus * (pair[1].memory_gb or 0), pair[0].id))
     return runs
@@ -163,16 +149,9 @@ def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
 
     def order(pair: tuple[Run, Needs]) -> tuple[object, ...]:
         run, own = pair
-        return (
-            WORDS.index(run.word),
-            own.gpu is None or own.gpu != needs.gpu,
-            -(own.memory_gb or 0),
-            own.model != needs.model,
-            -own.gpus,
-            own.task != needs.task,
-            own.response,
-            run.id,
-        )
+        is_other = own.gpu is None or own.gpu != needs.gpu
+        nearest = WORDS.index(run.word), is_other, -(own.memory_gb or 0), own.model != needs.model
+        return *nearest, -own.gpus, own.task != needs.task, own.response, run.id
 
     recorded = runs_by_figures(data).get(needs.figures, ())
     return tuple(run for run, _ in sorted((pair for pair in recorded if pair[1].bears_on(needs)), key=order))
@@ -198,37 +177,11 @@ def takes_no_more(own: Estimate, runs: Iterable[Run], data: EstimatorContext) ->
     return any(not isinstance(other, NoAnswerError) and own.peak <= other.peak for other in estimates)
 
 
-class Trust(NamedTuple):
-    """The accuracy of an estimate, and the smallest recorded run.
-
-    Attributes:
-        accuracy: the errors on measured runs of the same kind; None if no such run was measured.
-        error: the relative error of the training process that the range allows for.
-        smallest: the run of this model that ran or was reported with the least GPU memory in total; None if
-            there is none. Contested runs do not count.
-        undercuts: whether the estimate fits in less memory than this run had.
-    """
-
-    accuracy: Accuracy | None
-    error: float
-    smallest: Run | None = None
-    undercuts: bool = False
-
-    @property
-    def measured_runs(self) -> int:
-        """The number of measured runs of the same kind."""
-        return self.accuracy.cases if self.accuracy else 0
-
-
-def trust_in(layout: Layout, needs: Needs | None, data: EstimatorContext) -> Trust:
-    """Return the trust in a layout's estimate; ``needs`` are the needs of the question."""
-    own, (least, smallest) = layout.estimate, smallest_run(needs, data) or (0, None)
-    used = own.settings.gpus * ((needs and needs.memory_gb) or 0)
-    return Trust(data.accuracy.get(own.kind), own.errors[0], smallest, own.fits and used < least)
-
-
 def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Run] | None:
-    """Return the total GPU memory in GB of the run in ``Trust.smallest``, and the run."""
+    """Return the run on the least GPU memory and this memory, in GB; None if there is none.
+
+    It trains the same parameters of the same model, and is a proof, see ``is_proof``.
+    """
     for run, own in runs_by_figures(data).get(needs.figures, ()) if needs else ():
         if needs and own.is_like(needs) and is_proof(run, data):
             return own.gpus * (own.memory_gb or 0), run

@@ -4,77 +4,48 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..diagnostics import NoAnswerError, did_you_mean
-from ..i18n import N_
-from ..memory.registries import capacity_of
-from ..memory.request import DEFAULT_TASK
+from ..memory.registries import EstimatorContext, capacity_of
+from ..memory.request import DEFAULT_TASK, Verdict
 from ..records import SIZES, WORDS, family
+from ..registries import Gpu
 from .answer import Answer, Answers
 from .evidence import figures_of, is_proof, runs_for, smallest_run
-from .layouts import COUNTS
-from .question import OWN_KEYS, USUAL_RANK, Question, task_of
+from .question import USUAL_RANK, Question, task_of
 from .results import FEWEST_FIELDS, figures_of_fewest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    from ..memory.registries import EstimatorContext
-    from ..memory.request import Verdict
-    from ..registries import Gpu
-    from .layouts import Reason
+from .search import COUNTS, REASONS
 
 #: The numbers of GPUs of a window, and how many of them it has at least.
 POWERS = tuple(2**power for power in range(11))
 CELLS = 4
 #: GPUs of one size differ by less, unless the driver reserves a part: an L4 offers 22 of 24 GB.
 _ALIKE = 0.04
-#: Why a model fits on no number of GPUs.
-WHY: Mapping[Reason, str] = {
-    "too-large": N_("too little GPU memory"),
-    "borderline": N_("borderline"),
-    "lengths": N_("only short responses fit"),
-    "engine": N_("no room for the KV cache"),
-    "host": N_("too little host memory"),
-    "no-bfloat16": N_("no bfloat16"),
-    "ran": N_("borderline"),
-    "unknown": N_("unknown settings"),
-}
-
 
 # -- one question
-
-
-def fewest_of(answers: Answers, gpu: str | None) -> Answer | None:
-    """Return the answer for the fewest GPUs that fit; None if no number in ``COUNTS`` fits.
-
-    Raises:
-        NoAnswerError: nothing can be estimated.
-    """
-    count = next((count for count in COUNTS if verdict_on(answers, count, gpu) == "fits"), COUNTS[-1])
-    found = answers.on(count, gpu)
-    return found if found.verdict == "fits" else None
 
 
 def window_of(answers: Answers, gpu: str) -> tuple[int, int, list[Answer | NoAnswerError]]:
     """Return the answers around the fewest GPUs that fit, for powers of two.
 
-    On all larger numbers it fits, too.
+    On all larger numbers it fits, too, and on all smaller ones it does not fit.
 
     Returns:
-        The place in ``POWERS`` of the first answer, which is the most GPUs on which it does not fit, or one
-        GPU; the place of the fewest on which it fits, the number of places if there is none; and the answers,
-        or the reasons why there is none.
+        The place in ``POWERS`` of the first answer, the most GPUs below all those on which it might fit, or
+        one GPU; the place of the fewest on which it fits, the number of places if there is none; and the
+        answers, or the reasons why there is none.
     """
     fits = bisect_left(POWERS, True, key=lambda count: verdict_on(answers, count, gpu) == "fits")
-    first = fits
-    while first and (first == fits or verdict_on(answers, POWERS[first], gpu) != "does-not-fit"):
-        first -= 1
-    last = max(first + CELLS, fits + 1) if fits < len(POWERS) else first + CELLS
-    return first, fits, [answers.attempt(count, gpu) for count in POWERS[first:last]]
+    fewer = [answers.attempt(count, gpu) for count in POWERS[:fits]]
+    # One GPU shards nothing, so it may need less memory than two: every number counts.
+    verdicts = [each.verdict if isinstance(each, Answer) else "does-not-fit" for each in fewer]
+    first = max(0, len([*takewhile("does-not-fit".__eq__, verdicts)]) - 1)
+    window = POWERS[first : max(first + CELLS, fits + 1)]
+    return first, fits, [answers.attempt(count, gpu) for count in window]
 
 
 def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, ...]:
@@ -105,7 +76,7 @@ class Fewest:
         near: the fewest GPUs below ``count`` on which it might fit; 0 if there are none.
         why: the reason why no number fits, to be translated.
         answer: the figures of the answer for this number, see ``results.figures_of_fewest``.
-        undercuts: see ``Trust``.
+        undercuts: whether it is less GPU memory in total than any proven run of this model had.
         recorded: whether any run that trains the same parameters of this model ran or was reported.
         ran: the relevant run on the fewest GPUs that ran or was reported, is tagged MIN or has the same task,
             and that nobody contests: its id, its GPUs, its word, and its task if it is another one.
@@ -143,7 +114,7 @@ Table = list[tuple[str, Fewest, Fewest]]
 
 def fewest_by_memory(
     question: Question, data: EstimatorContext, memories_gb: Collection[float] = ()
-) -> tuple[Fewest, ...]:
+) -> list[Fewest]:
     """Return the fewest GPUs for a model, by the memory of a GPU.
 
     Args:
@@ -160,18 +131,17 @@ def fewest_by_memory(
     >>> {item.memory_gb: item.count for item in sizes}[80]
     1
     """
-    sizes: defaultdict[tuple[Any, ...], list[Gpu]] = defaultdict(list)
+    kinds: defaultdict[tuple[Any, ...], list[Gpu]] = defaultdict(list)
     for gpu in sorted(data.gpus, key=capacity_of):
         if not memories_gb or gpu.memory_gb in memories_gb:
-            sizes[gpu.memory_gb, gpu.vendor, gpu.bfloat16, gpu.fast_link].append(gpu)
+            kinds[gpu.memory_gb, gpu.vendor, gpu.bfloat16, gpu.fast_link].append(gpu)
     answers, task = Answers(question, data), task_of(question.task or DEFAULT_TASK)[0]
-    fewest: list[Fewest] = []
-    least = 1
-    for gpus in (alike for _, group in sorted(sizes.items(), reverse=True) for alike in _alike(group)):
-        fewest.append(_fewest(answers, gpus, [count for count in COUNTS if count >= least], task, data))
+    fewest, least = list[Fewest](), 1
+    for gpus in (alike for _, group in sorted(kinds.items(), reverse=True) for alike in _alike(group)):
+        fewest.append(_fewest(answers, gpus, [count for count in COUNTS if count >= least], task))
         # With less memory per GPU, the number cannot be smaller, unless the GPUs have faster links.
         least = fewest[-1].count if fewest[-1].count and gpus[0].fast_link else least
-    return tuple(reversed(fewest))
+    return fewest[::-1]
 
 
 def _alike(gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, ...]]:
@@ -182,16 +152,13 @@ def _alike(gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, ...]]:
         gpus = [gpu for gpu in gpus if capacity_of(gpu) < least]
 
 
-def _fewest(
-    answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task: str, data: EstimatorContext
-) -> Fewest:
+def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task: str) -> Fewest:
     """Return the fewest GPUs among some numbers."""
-    gpu = gpus[0].name
-    fitting = (at for at, count in enumerate(counts) if verdict_on(answers, count, gpu) == "fits")
-    place = next(fitting, len(counts))
-    fewer, more = counts[:place], counts[place:]
+    gpu, data = gpus[0].name, answers.data
+    fewer = [*takewhile(lambda count: verdict_on(answers, count, gpu) != "fits", counts)]
+    more = counts[len(fewer) :]
     might = [*takewhile(lambda count: verdict_on(answers, count, gpu) != "does-not-fit", reversed(fewer))]
-    count, near = next(iter(more), 0), might[-1] if might else 0
+    count, near = more[0] if more else 0, might[-1] if might else 0
     answer = answers.on(count or near or counts[-1], gpu)
     without = bisect_left(more, True, key=lambda count: answers.fits_without_offloading(count, gpu))
     runs = (run for run in runs_for(answers.needs_on(COUNTS[-1], gpu), data) if is_proof(run, data))
@@ -204,9 +171,9 @@ def _fewest(
         count,
         next(iter(more[without:]), 0),
         near,
-        "" if count else WHY[answer.reason],
+        "" if count else REASONS[answer.reason][1],
         figures_of_fewest(answer) if count else {},
-        count > 0 and answer.trust.undercuts,
+        count > 0 and answer.undercuts is not None,
         smallest_run(answers.needs_on(None, gpu), data) is not None,
         {"id": ran.id, "gpus": str(ran.gpus), "word": ran.word, "task": other} if ran else {},
     )
@@ -240,49 +207,28 @@ def size_models(data: EstimatorContext) -> dict[str, str]:
 
 
 def fewest_tables(
-    data: EstimatorContext,
-    *,
-    memories: tuple[int, ...],
-    task: str,
-    sizes: tuple[str, ...],
-    config: Mapping[str, Any],
-    by_memory: Callable[[Question], Sequence[Fewest]] | None = None,
+    data: EstimatorContext, sizes: Sequence[str], by_memory: Callable[[str, int], Sequence[Fewest]]
 ) -> list[Table]:
-    """Return a table for each memory size in GB.
+    """Return a table for each memory size.
 
     The answer for a size class is that for its model, see ``size_models``.
 
     Args:
         data: the records.
-        memories: the memory sizes.
-        task: the task, without LoRA.
         sizes: the size classes; empty for all with a model.
-        config: settings for all estimates.
-        by_memory: returns what ``fewest_by_memory`` does for a question and these memory sizes.
+        by_memory: returns the fewest GPUs by memory for a model and a rank of adapters.
 
     Raises:
-        NoAnswerError: no GPU has this much memory, a size class or the task is unknown, or the settings
-            cannot be estimated for a model.
+        NoAnswerError: a size class has no model, or nothing can be estimated for a model.
     """
-    models, memory_sizes = size_models(data), sorted({gpu.memory_gb for gpu in data.gpus})
-    for memory in set(memories).difference(memory_sizes):
-        remedy = f"choose one of {', '.join(f'{each:g}' for each in memory_sizes)}"
-        raise NoAnswerError.because(f"no recorded GPU has {memory} GB", remedy, code="unknown_gpu")
+    models, vendors = size_models(data), {gpu.name: gpu.vendor for gpu in data.gpus}
     for size in set(sizes).difference(models):
         hint = did_you_mean(size, models)
         raise NoAnswerError.because(f"no model represents {size!r}", hint, code="unknown_size")
-    name, rank = task_of(task)
-    if rank:
-        raise NoAnswerError.because("the table has columns for LoRA", f"write {name} instead of {task}")
-    for key in sorted(OWN_KEYS & config.keys()):
-        raise NoAnswerError.because("the table's rows and columns set this key", "remove it", key=key)
 
-    vendors = {gpu.name: gpu.vendor for gpu in data.gpus}
-
-    def fewest(size: str, lora: int) -> dict[Any, Fewest]:
-        question = Question(models[size], task=name, lora=lora, overrides=config)
-        cells = by_memory(question) if by_memory else fewest_by_memory(question, data, memories)
+    def fewest(size: str, rank: int) -> dict[Any, Fewest]:
         # Among GPUs of one size and vendor, the last have fast links and the largest capacity.
+        cells = by_memory(models[size], rank)
         return {(cell.memory_gb, vendors[cell.types[0]]): cell for cell in cells}
 
     rows = [(size, fewest(size, 0), fewest(size, USUAL_RANK)) for size in sizes or models]

@@ -5,46 +5,37 @@ from __future__ import annotations
 import gc
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import accumulate, count, product
 from operator import sub
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docutils import nodes
 from jinja2 import Template
+from sphinx.application import Sphinx
 from sphinx.util.display import status_iterator
 from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
 from ..diagnostics import NoAnswerError
-from ..directive import Option
+from ..directive import Option, VerlDirective
 from ..domain import ESTIMATOR, LABEL, MODEL, OUT_OF_MEMORY, RUN, VerlDomain, is_for_browsers
 from ..i18n import N_, _
-from ..memory.registries import capacity_of
-from ..memory.roles import LIMITS
-from ..nodes import code_block
+from ..memory.phases import Phase
+from ..memory.registries import EstimatorContext, capacity_of
 from ..record_tables import entries_named
+from ..registries import Gpu
 from ..rows import as_script
 from ..selection import each_once, phrases
+from ..texts import run_title
 from ..units import GIB, Category
-from .answer import Answers, answer
-from .charts import phase_chart
-from .directives import SettingsDirective, answer_nodes
+from .answer import Answer, Answers, answer
+from .directives import answer_nodes, answers_file
 from .evidence import figures_of
 from .fewest import POWERS, size_models, window_of
-from .question import OWN_KEYS, USUAL_RANK, Question
-from .results import usable_command
-from .words import LABELS, Line, as_title, lines, run_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from sphinx.application import Sphinx
-
-    from ..memory.phases import Phase
-    from ..memory.registries import EstimatorContext
-    from ..registries import Gpu
-    from .answer import Answer
+from .question import USUAL_RANK, Question
+from .words import LABELS, Line, as_title, lines, phase_chart
 
 #: The attribute of a form with what its template needs, until ``settle_forms`` writes it.
 FORM = "verl_form"
@@ -53,8 +44,6 @@ RESPONSES, RANKS = (1024, 4096, 16384), (0, USUAL_RANK)
 _MEMORIES_GB = (24, 32, 40, 48, 64, 80, 96, 141, 180, 192, 288)
 #: The choices of a form when it opens; the model if it is offered.
 _MODEL, _COUNT, _MEMORY_GB = "Qwen/Qwen2.5-7B", 8, 80
-#: Keys that the choices set, or that follow from the number of GPUs.
-CHOSEN = OWN_KEYS | {LIMITS[1]}
 #: The values of the option for models, and its default.
 _MODELS = "Hugging Face names, separated by commas", "the models of recorded runs and of all size classes"
 #: The command that answers the same question, and its option for adapters.
@@ -64,8 +53,8 @@ _TEMPLATE = Template(_FILE.read_text("utf-8"), autoescape=True, trim_blocks=True
 #: What the script says besides the lines of an answer.
 _WORDS: Mapping[str, str] = {
     "asked": N_("{model} on {count} GPUs of {gpu}, {lora}, responses of up to {response} tokens"),
-    "below": N_("This is for {label} of these GPUs; with fewer, each needs more memory."),
-    "above": N_("This is for {label} of these GPUs; with more, each needs no more memory."),
+    "below": N_("This is for {label} of these GPUs; fewer do not fit either."),
+    "above": N_("This is for {label} of these GPUs. It fits on more, too: see the command below."),
     "noEstimate": N_("There is no estimate: {reason}."),
     "noWay": N_("shorter responses, LoRA or more GPUs alone are not enough"),
     "response": N_("responses of up to {label} tokens"),
@@ -92,31 +81,27 @@ def _names(text: str) -> tuple[str, ...]:
     return each_once(phrases(text), str, "name at least one, or leave the option out")
 
 
-class VerlWhatIf(SettingsDirective):
+class VerlWhatIf(VerlDirective):
     """A form for model, GPUs and response length, with an answer."""
 
     directive = "verl-what-if"
     takes = (Option("models", "Models to choose from.", *_MODELS, _names, ()),)
     instead_of_argument = "list the models in :models:"
+    reads = ("config_keys", "accuracy")
 
     def show(self) -> list[nodes.Node]:
         """Return the form with its first answer, and remember the files with all answers."""
-        models, settings = self.values["models"] or form_models(self.data), self.settings()
+        models = self.values["models"] or form_models(self.data)
         with self.noted("models"):
             entries_named(self.data, MODEL, models)
-        for key in settings.keys() & CHOSEN:
-            raise NoAnswerError.because("the form sets this key", "leave it out", key=key, code="directive")
         if self.problems:
             return []
         fields = self._fields(models)
         values = {name: value for name, (_label, _options, value) in fields.items()}
         labels = {name: options[value] for name, (_label, options, value) in fields.items()}
         model, count, gpu, lora, response = values.values()
-        first = answer(Question(model, count, gpu, None, lora, None, response, settings), self.data)
-        self.problems += first.best.estimate.warnings
-        command = usable_command(first) or ""
+        first = answer(Question(model, count, gpu, lora=lora, response=response), self.data)
         form = nodes.container("", *answer_nodes(first, self.env), classes=[self.directive])
-        form += code_block(command, "shell", "verl-flags") if command else []
         words = {name: _(text) for name, text in _WORDS.items()}
         words["change"] = html(Line("change", _("To make it fit"), "{ways}."))
         form[FORM] = {
@@ -126,10 +111,9 @@ class VerlWhatIf(SettingsDirective):
             "lines": [html(line) for line in lines(first)],
             "chart": phase_chart(first.best.estimate, _("Memory per GPU by phase")).node("").astext(),
             "plan": _PLAN.format(**values),
-            "command": command,
-            "script": next((run.id for run in first.proof if run.word == "ran" and run.script), ""),
+            "command": first.command or "",
             "data": {
-                "files": self._files(models, settings),
+                "files": self._files(models),
                 "words": words,
                 "plan": (_PLAN, _PLAN_LORA),
                 "titles": {verdict: as_title(_(text)) for verdict, text in LABELS.items()},
@@ -146,27 +130,26 @@ class VerlWhatIf(SettingsDirective):
             gpus[group[0].name] = f"{group[0].memory_gb:g} GB ({names})"
         first_gpu = next(name for name, label in gpus.items() if label.startswith(f"{_MEMORY_GB} GB "))
         first_model = _MODEL if _MODEL in models else models[0]
-        counts, lengths = ({value: f"{value:,}" for value in values} for values in (POWERS, RESPONSES))
-        adapters = {rank: _("LoRA (rank {rank})").format(rank=rank) for rank in RANKS if rank}
+        trained = _("all parameters"), _("LoRA (rank {rank})").format(rank=USUAL_RANK)
         return {
             "model": (_("Model"), {model: model.rpartition("/")[2] for model in models}, first_model),
-            "count": (_("GPUs"), counts, _COUNT),
+            "count": (_("GPUs"), {count: f"{count:,}" for count in POWERS}, _COUNT),
             "gpu": (_("GPU memory"), gpus, first_gpu),
-            "lora": (_("Trained"), {0: _("all parameters"), **adapters}, 0),
-            "response": (_("Longest response"), lengths, RESPONSES[0]),
+            "lora": (_("Trained"), dict(zip(RANKS, trained, strict=True)), 0),
+            "response": (_("Longest response"), {count: f"{count:,}" for count in RESPONSES}, RESPONSES[0]),
         }
 
-    def _files(self, models: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
+    def _files(self, models: Iterable[str]) -> list[str]:
         """Note the file with the answers for each model, and return the files' keys.
 
         If Sphinx uses several processes, they share the work.
         """
-        app, files = self.domain.app, {model: self.kept(model, settings) for model in models}
+        app, files = self.domain.app, {model: answers_file(self, model) for model in models}
         todo = [model for model, file in files.items() if file.read() is None]
         progress = status_iterator(todo, "answering the form... ", "brown", len(todo), app.verbosity)
 
         def compute(model: str) -> None:
-            text, file = answers_text(model, settings, self.data), files[model]
+            text, file = answers_text(model, self.data), files[model]
             file.write(f'(globalThis.verlWhatIf ??= {{}})["{file.key}"]={text};')
 
         tasks: Any = ParallelTasks(app.parallel) if parallel_available and app.parallel > 1 else SerialTasks()
@@ -190,20 +173,19 @@ def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         own = "" if page == docname else app.builder.get_relative_uri(docname, page).partition("#")[0]
         return f"{own}#{target.anchor}".rstrip("#") if target else ""
 
-    links, scripts = {}, {}
+    links = {}
     for run in domain.records.runs.values():
-        name, place = escape(run_name(run)), address(RUN, run.id)
+        name, place = escape(run_title(run)), address(RUN, run.id)
         links[run.id] = f'<a href="{place}">{name}</a>' if place else name
-        scripts[run.id] = domain.links.file(run.script.ref, run.script.path) if run.script else ""
     for form in list(doctree.findall(nodes.container)):
         about = form.attributes.pop(FORM, None)
         if about and is_for_browsers(app.builder):
             about["lines"] = [
                 _RUN.sub(lambda run: links.get(run[1], run[0]), line) for line in about["lines"]
             ]
-            about["json"] = as_script({**about["data"], "links": links, "scripts": scripts})
+            about["json"] = as_script({**about["data"], "links": links})
             about |= {"remedies": address(LABEL, OUT_OF_MEMORY), "more": address(LABEL, ESTIMATOR)}
-            text = _TEMPLATE.render(about, script=scripts.get(about["script"], ""), _=_)
+            text = _TEMPLATE.render(about, _=_)
             form.parent.replace(form, nodes.raw("", text, format="html"))
 
 
@@ -229,17 +211,16 @@ def gpu_groups(data: EstimatorContext) -> list[tuple[Gpu, ...]]:
     groups: defaultdict[tuple[float, str], list[Gpu]] = defaultdict(list)
     for gpu in sorted(data.gpus, key=lambda gpu: (not gpu.fast_link, capacity_of(gpu))):
         if gpu.bfloat16 and gpu.memory_gb in _MEMORIES_GB:
-            group = groups[gpu.memory_gb, gpu.vendor]
-            group += [gpu] if not group or gpu.fast_link == group[0].fast_link else []
-    return [tuple(groups[key]) for key in sorted(groups)]
+            groups[gpu.memory_gb, gpu.vendor].append(gpu)
+    every = (group for _, group in sorted(groups.items()))
+    return [tuple(gpu for gpu in group if gpu.fast_link == group[0].fast_link) for group in every]
 
 
 def html(line: Line) -> str:
     """Return a line of an answer in HTML, with a bold title, and with ids in braces for links to runs."""
-    between = _("{title}: {text}").format(title="", text="")
-    start = f"<strong>{escape(line.title)}</strong>{between}" if line.title else ""
     runs = _(", ").join(f"{{{run.id}}}" for run in line.runs)
-    return start + escape(line.text, quote=False).replace("{runs}", runs)
+    text, title = escape(line.text, quote=False).replace("{runs}", runs), escape(line.title)
+    return _("{title}: {text}").format(title=f"<strong>{title}</strong>", text=text) if title else text
 
 
 def pieces_of(phase: Phase) -> list[int]:
@@ -248,7 +229,7 @@ def pieces_of(phase: Phase) -> list[int]:
     return [*map(sub, ends[1:], ends)]
 
 
-def answers_text(model: str, settings: Mapping[str, Any], data: EstimatorContext) -> str:
+def answers_text(model: str, data: EstimatorContext) -> str:
     """Return the answers to every combination of choices for a model, as JSON.
 
     ``windows`` has an entry for each GPU, rank and response length: the index in ``POWERS`` of the most GPUs
@@ -256,23 +237,22 @@ def answers_text(model: str, settings: Mapping[str, Any], data: EstimatorContext
     there is no estimate, for each number of GPUs from the first on.
 
     A cell has the indices of its kind, bars and command in tables; the ends of its range and the GPU's
-    capacity in GiB; then the numbers that replace each ``{#}`` in its texts and its command.
+    capacity in GiB; then the numbers that replace each ``{#}`` in its texts, with commas, and its command.
 
-    - ``kinds``: the verdict, the id of a run whose script ran, and indices of texts, the reason first.
+    - ``kinds``: the verdict, and indices of texts, the reason first.
     - ``texts``: lines in HTML, with the GPU's name and the links to runs as ``{GPU}`` and ``{id}``; phases.
     - ``bars``: indices of pieces. ``pieces``: index of the phase in texts, and the GiB of each category.
     - ``commands``: indices of words. ``words``: the lines of commands.
 
     Args:
         model: its Hugging Face name, which must be known.
-        settings: further settings, none of them in ``CHOSEN``.
         data: the records.
     """
     tables: _Tables = defaultdict(lambda: defaultdict(count().__next__))
     windows: list[list[Any]] = []
     gc.disable()  # the collector takes a fifth of the time, and nothing here has reference cycles
     questions = [
-        Answers(Question(model, gpus=1, lora=rank, response=response, overrides=settings), data)
+        Answers(Question(model, gpus=1, lora=rank, response=response), data)
         for rank, response in product(RANKS, RESPONSES)
     ]
     for (gpu, *_alike), answers in product(gpu_groups(data), questions):
@@ -287,16 +267,15 @@ def _cell(answer: Answer | NoAnswerError, tables: _Tables) -> list[int | str] | 
     if isinstance(answer, NoAnswerError):
         return escape(str(answer))
     best, numbers = answer.best.estimate, list[str]()
-    script = next((run.id for run in answer.proof if run.word == "ran" and run.script), "")
-    kind: list[Any] = [answer.verdict, script]
+    kind: list[Any] = [answer.verdict]
     for line in lines(answer):
         text = html(line)
         if line.name in _VARYING:
             text = text.replace(str(answer.request.gpu), "{GPU}")
-            numbers += _NUMBER.findall(text)
+            numbers += (number.replace(",", "") for number in _NUMBER.findall(text))
             text = _NUMBER.sub(_HOLE, text)
         kind.append(tables["texts"][text])
-    command = usable_command(answer) or ""
+    command = answer.command or ""
     numbers += _NUMBER.findall(command)
     words = (tables["words"][word] for word in _NUMBER.sub(_HOLE, command).split("\n"))
     phases = [(tables["texts"][escape(_(phase.label))], *pieces_of(phase)) for phase in best.phases]

@@ -11,29 +11,23 @@ With FSDP there is no lever for the reference policy: verl always keeps it on th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
-from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from itertools import product, takewhile
+from typing import Any, Literal, NamedTuple, get_args
 
 from ..i18n import N_
 from ..memory.engine import cache_tokens
-from ..memory.estimate import Estimate, attempt
+from ..memory.estimate import AnyEstimate, Estimate, attempt
 from ..memory.phases import LABELS
-from ..memory.reader import OF_ACTOR, OF_CRITIC
+from ..memory.reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Sections
 from ..memory.recorded import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
 from ..memory.request import ACTOR, REFERENCE, ROLLOUT
-from ..memory.settings import gpu_of, micro_batches
+from ..memory.roles import MicroBatch, Role
+from ..memory.settings import Settings, gpu_of, micro_batches
+from ..memory.shape import Shape
 from ..memory.versions import behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from ..memory.estimate import AnyEstimate
-    from ..memory.reader import Sections
-    from ..memory.roles import MicroBatch, Role
-    from ..memory.settings import Settings
-    from ..memory.shape import Shape
 
 #: The cost of a lever in time.
 Cost = Literal["none", "little", "much"]
@@ -59,8 +53,7 @@ _UNSTATED = {"padding": ("remove_padding",), "length": ("model_len",), "recomput
              "offload": (".param_offload", ".optimizer_offload")}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Lever:
+class Lever(NamedTuple):
     """A setting that frees memory.
 
     Attributes:
@@ -96,33 +89,32 @@ def options_for(own: Estimate) -> Iterator[Option]:
 
     Leaves out settings that the version of verl lacks, that are already set, or whose value is unknown.
     """
-    registries, request, settings = own.registries, own.request, own.settings
+    registries, request, critic = own.registries, own.request, own.settings.critic
     given, defaults = registries.in_todays_names(request.config), registries.defaults(request.version)
     unread = {registries.renamed.get(key, key) for key in request.unread}
-    ends = sum((_UNSTATED[name] for name in settings.unstated), ("_parallel_size",) * request.partial)
+    ends = sum((_UNSTATED[name] for name in own.settings.unstated), ("_parallel_size",) * request.partial)
     gpu = gpu_of(request, registries)
-    is_npu = gpu is not None and gpu.vendor == "huawei"
+    levers = (lever for lever in LEVERS if not (lever.cuda_only and gpu and gpu.vendor == "huawei"))
 
-    def changed(step: Overrides, role: Role, of: Sections) -> Overrides:
-        """Return what a step changes, under the names of the version; nothing if it is impossible."""
+    def is_unknown(key: str) -> bool:
+        return key in unread or (key not in given and key.endswith(ends))
+
+    def steps_of(lever: Lever, role: Role, of: Sections) -> Iterator[Overrides]:
+        """Yield what each step changes, under the names of the version, where this is possible."""
         backend, other = (of.megatron, of.fsdp) if role.backend == "megatron" else (of.fsdp, of.megatron)
         present = {**defaults, **given, f"{of.role}.strategy": role.backend}
-        named = {key.format(**of._asdict(), backend=backend): value for key, value in step.items()}
-        named = {key: value for key, value in named.items() if present.get(key) != value}
-        names = {key: key if key in given else registries.name_in(key, settings.version) for key in named}
-        unknown = any(key in unread or (key not in given and key.endswith(ends)) for key in named)
-        if unknown or None in names.values() or any(key.startswith(other) for key in named):
-            return {}
-        return {str(names[key]): value for key, value in named.items()}
+        for step in lever.steps(own, role) if callable(lever.steps) else (lever.steps,):
+            own_keys = {key.format(**of._asdict(), backend=backend): value for key, value in step.items()}
+            new = {key: value for key, value in own_keys.items() if present.get(key) != value}
+            names = [key if key in given else registries.name_in(key, request.version) for key in new]
+            if new and all(names) and not any(is_unknown(key) or key.startswith(other) for key in new):
+                yield dict(zip(map(str, names), new.values(), strict=True))
 
-    for lever in LEVERS:
-        known: list[tuple[Overrides, ...]] = [()]
-        for role, of in (settings.actor, OF_ACTOR), (settings.critic, OF_CRITIC):
-            if role and not (is_npu and lever.cuda_only):
-                steps = lever.steps(own, role) if callable(lever.steps) else (lever.steps,)
-                known.append(tuple(filter(None, (changed(step, role, of) for step in steps))))
-                if known[-1] not in known[:-1]:
-                    yield Option(lever, known[-1])
+    for lever in levers:
+        of_actor = tuple(steps_of(lever, own.settings.actor, OF_ACTOR))
+        of_critic = tuple(steps_of(lever, critic, OF_CRITIC)) if critic else ()
+        different = (of_actor,) if of_critic == of_actor else (of_actor, of_critic)
+        yield from (Option(lever, steps) for steps in different if steps)
 
 
 # -- steps
@@ -160,14 +152,12 @@ def passes_of(settings: Settings) -> dict[str, MicroBatch]:
 def _sizes(own: Estimate, *, dynamic: bool) -> dict[str, int]:
     """Return the sizes of the micro-batches in tokens or sequences, by key; unset keys follow the actor's."""
     name = "max_token_len_per_gpu" if dynamic else "micro_batch_size_per_gpu"
-    sizes = {
-        start + name: micro.tokens if dynamic else micro.sequences or 1
+    budget = "critic.ppo_infer_max" if behaviour(own.settings.version).one_critic_budget else "critic.ppo_max"
+    return {
+        f"{start}{name}".replace("critic.ppo_max", budget): micro.tokens if dynamic else micro.sequences or 1
         for start, micro in passes_of(own.settings).items()
         if micro.dynamic == dynamic and (".log_prob_" not in start or start + name in own.request.config)
     }
-    if behaviour(own.settings.version).one_critic_budget and f"critic.ppo_{name}" in sizes and dynamic:
-        sizes[f"critic.ppo_infer_{name}"] = sizes.pop(f"critic.ppo_{name}")
-    return sizes
 
 
 def _share(own: Estimate, gpus: int = 0) -> int:
@@ -205,12 +195,11 @@ def _ulysses(own: Estimate, _: Role) -> Iterator[Overrides]:
     per GPU, so a larger size saves nothing unless they are lowered.
     """
     settings, sizes = own.settings, _sizes(own, dynamic=True)
-    sections = [OF_ACTOR.fsdp, *[f"{REFERENCE}.fsdp_config"] * settings.reference]
-    sections += [OF_CRITIC.fsdp] if settings.critic else []
+    roles = {OF_ACTOR: True, OF_REFERENCE: settings.reference, OF_CRITIC: settings.critic is not None}
+    keys = [f"{of.fsdp}.ulysses_sequence_parallel_size" for of, exists in roles.items() if exists]
     for size in _doubled(settings.actor.fsdp.ulysses, 8, settings.gpus, own.shape.heads):
-        keys = {f"{section}.ulysses_sequence_parallel_size": size for section in sections}
         budgets = {key: _share(own, size) for key, tokens in sizes.items() if tokens > _share(own, size)}
-        yield {**keys, "{model}.use_remove_padding": True, **budgets}
+        yield {**dict.fromkeys(keys, size), "{model}.use_remove_padding": True, **budgets}
 
 
 def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
@@ -219,21 +208,25 @@ def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
     replicas = gpus // (of.tensor * of.pipeline * of.context)
     sizes = {
         "tensor": _doubled(of.tensor, 8, replicas * of.tensor, own.shape.heads),
-        "pipeline": _doubled(of.pipeline, own.shape.layers, replicas * of.pipeline),
+        "pipeline": _doubled(of.pipeline, own.shape.layers, replicas * of.pipeline, own.shape.layers),
         "expert": _doubled(of.expert, 16, gpus // of.pipeline, moe.num_experts if moe else 1),
     }
     whole = {"{megatron}.expert_tensor_parallel_size": 1} if name == "expert" else {}
     yield from ({f"{{megatron}}.{name}_model_parallel_size": size, **whole} for size in sizes[name])
 
 
+def _holds_a_sequence(shape: Shape, settings: Settings, **rollout: Any) -> bool:
+    """Return whether the rollout engine's cache holds the longest sequence with other settings of its own."""
+    changed = replace(settings, rollout=replace(settings.rollout, **rollout))
+    return cache_tokens(shape, changed) >= settings.lengths.limit
+
+
 def lower_utilizations(shape: Shape, settings: Settings) -> Iterator[float]:
-    """Yield smaller shares of the GPU for the rollout engine, as long as its cache holds a sequence."""
-    share = settings.rollout.utilization
-    while (share := round(share - 0.1, 2)) > 0.1:
-        smaller = replace(settings, rollout=replace(settings.rollout, utilization=share))
-        if cache_tokens(shape, smaller) < settings.lengths.limit:
-            return
-        yield share
+    """Return smaller shares of the GPU for the rollout engine, as long as its cache holds a sequence."""
+    lower = (round(settings.rollout.utilization - tenths / 10, 2) for tenths in range(1, 10))
+    return takewhile(
+        lambda share: share > 0.1 and _holds_a_sequence(shape, settings, utilization=share), lower
+    )
 
 
 def _wider(own: Estimate) -> list[int]:
@@ -244,12 +237,11 @@ def _wider(own: Estimate) -> list[int]:
 def _starting(own: Estimate, _: Role) -> Iterator[Overrides]:
     """Yield what lets the rollout engine start: shorter sequences, a larger share, then more GPUs."""
     rollout, limit = own.settings.rollout, int(own.settings.lengths.limit)
-    length = {} if rollout.model_length and rollout.model_length <= limit else {ENGINE_LENGTH: limit}
+    length = min(limit, rollout.model_length or limit)
     larger = (tenths / 10 for tenths in range(1, 10) if tenths / 10 > rollout.utilization)
     for tensor, share in product((rollout.tensor, *_wider(own)), (rollout.utilization, *larger)):
-        engine = replace(rollout, utilization=share, tensor=tensor)
-        if cache_tokens(own.shape, replace(own.settings, rollout=engine)) >= limit:
-            yield {**length, ENGINE_SHARE: share, ENGINE_TP: tensor}
+        if _holds_a_sequence(own.shape, own.settings, utilization=share, tensor=tensor):
+            yield {ENGINE_LENGTH: length, ENGINE_SHARE: share, ENGINE_TP: tensor}
 
 
 # -- the levers
@@ -273,10 +265,8 @@ LEVERS = (
     Lever({"{backend}.optimizer_offload": True}, "little", _ALL, FILLS_HOST),
     # FSDP on one GPU keeps views of the parameters, so it frees nothing: measured, and so in the estimate.
     Lever({"{backend}.param_offload": True}, "little", _ALL, FILLS_HOST),
-    # docs/perf/best_practices.rst:188
-    Lever({f"{REFERENCE}.megatron.param_offload": True}, "little", _ALL, FILLS_HOST),
-    Lever(partial(_smaller, dynamic=True), "little", _BATCHES),  # docs/perf/perf_tuning.rst:170
-    Lever(partial(_smaller, dynamic=False), "little", _BATCHES),
+    # docs/perf/perf_tuning.rst:170
+    *(Lever(partial(_smaller, dynamic=dynamic), "little", _BATCHES) for dynamic in (True, False)),
     # docs/perf/perf_tuning.rst:40
     Lever(lambda own, _: ({ENGINE_SHARE: share} for share in lower_utilizations(own.shape, own.settings)),
           "little", _ALL),
@@ -291,7 +281,6 @@ LEVERS = (
     Lever({"{fsdp}.use_no_sync_for_gradient_accumulation": False}, "little", _BATCHES),
     # trainer/config/actor/dp_actor.yaml:37 and docs/perf/perf_tuning.rst:247
     Lever({f"{ACTOR}.entropy_from_logits_with_chunking": True}, "little", _BATCHES),
-    Lever({f"{ACTOR}.entropy_checkpointing": True}, "little", _UPDATE),
     Lever(_ulysses, "little", _BATCHES),  # docs/perf/perf_tuning.rst:163
     # docs/perf/best_practices.rst:155
     *(Lever(partial(_divided, name=name), "little", _ALL) for name in ("tensor", "pipeline", "expert")),
@@ -304,34 +293,22 @@ LEVERS = (
     # workers/engine/fsdp/transformer_impl.py:239
     Lever({"{fsdp}.model_dtype": "bfloat16"}, "none", _ALL, ROUNDS),
     Lever(_starting, "none", STARTUP),  # docs/perf/best_practices.rst:133
-    Lever({"{backend}.optimizer_offload": False}, "none", HOST),
-    Lever({"{backend}.param_offload": False}, "none", HOST),
+    *(Lever({f"{{backend}}.{part}_offload": False}, "none", HOST) for part in ("optimizer", "param")),
 )  # fmt: skip
 
 
-class Suggestion(NamedTuple):
-    """A lever as ``key=value``, the bytes that it takes off the peak, and the peak that remains."""
-
-    setting: str
-    saves: float
-    peak: float
-
-
-def best_suggestion(of: AnyEstimate) -> Suggestion | None:
+def best_suggestion(of: AnyEstimate) -> str | None:
     """Return the single lever that lowers the peak most, at its weakest step that does; None below 1 %.
 
     Levers that replace FSDP by FSDP2 do not count.
     """
     if not isinstance(of, Estimate):
         return None
-    phase, mean = of.peak_phase.name, of.settings.lengths.mean
-    best = Suggestion("", 0.0, of.peak)
+    best, least = None, 0.99 * of.peak
     for lever, steps in options_for(of):
-        for step in steps if phase in lever.phases else ():
+        for step in steps if of.peak_phase.name in lever.phases else ():
             after = attempt(of.request.having(step), of.registries)
-            if isinstance(after, Estimate) and not any(key.endswith(".strategy") for key in step):
-                peak = after.peak if after.settings.lengths.mean == mean else after.with_mean(mean).peak
-                if peak < best.peak:
-                    setting = " ".join(f"{key}={value}" for key, value in step.items())
-                    best = Suggestion(setting, of.peak - peak, peak)
-    return best if best.peak < 0.99 * of.peak else None
+            setting = " ".join(f"{key}={value}" for key, value in step.items())
+            if isinstance(after, Estimate) and after.peak < least and ".strategy=" not in setting:
+                best, least = setting, after.peak
+    return best

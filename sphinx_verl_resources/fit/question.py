@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..diagnostics import NoAnswerError, did_you_mean
 from ..i18n import _
+from ..memory.registries import EstimatorContext
 from ..memory.request import ACTOR, DEFAULT_TASK, MODEL, ROLLOUT, Request, with_adapters
 from ..memory.roles import LIMITS
 from ..memory.settings import TRAINER_GPUS
-from ..memory.versions import CURRENT, version_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..memory.registries import EstimatorContext
-    from ..memory.versions import Version
+from ..memory.versions import CURRENT, Version, version_text
 
 _ESTIMATOR = "algorithm.adv_estimator"
 _GRPO = {_ESTIMATOR: "grpo", f"{ACTOR}.use_kl_loss": True, f"{ROLLOUT}.n": 5}
@@ -44,8 +40,6 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
         f"{ROLLOUT}.n": 16,
     },
 }
-#: Keys that a question's model, rank and GPUs decide.
-OWN_KEYS = frozenset({f"{MODEL}.path", f"{MODEL}.lora_rank", f"{MODEL}.lora.rank", *TRAINER_GPUS})
 
 
 @dataclass(frozen=True)
@@ -117,30 +111,20 @@ def request_of(question: Question) -> Request:
     """
     task, rank = task_of(question.task or DEFAULT_TASK)
     settings = named_settings(task, question.lora or rank, question.prompt, question.response)
-    return Request(
-        question.model,
-        {**settings, **question.overrides},
-        question.gpus,
-        question.gpu,
-        version=question.version or CURRENT,
-        task=task,
-        model_note=question.model_note,
-    )
+    own = Request(question.model, {**settings, **question.overrides}, question.gpus, question.gpu, task=task)
+    return replace(own, version=question.version or CURRENT, model_note=question.model_note)
 
 
-def named_settings(
-    task: str | None, lora: int = 0, prompt: int | None = None, response: int | None = None
-) -> dict[str, Any]:
-    """Return the settings of a task, a rank and lengths in tokens; None keeps verl's defaults.
+def named_settings(task: str | None, lora: int = 0, *lengths: int | None) -> dict[str, Any]:
+    """Return the settings of a task, a rank and lengths (prompt, response); None keeps verl's defaults.
 
-    >>> named_settings(None, response=2048)
+    >>> named_settings(None, 0, None, 2048)
     {'data.max_response_length': 2048}
     """
     settings = dict(TASKS[task]) if task else {}
-    if lora:
-        settings |= {**_ADAPTERS, f"{MODEL}.lora_rank": lora}
-    lengths = zip(LIMITS, (prompt, response), strict=True)
-    return settings | {key: value for key, value in lengths if value is not None}
+    settings |= {**_ADAPTERS, f"{MODEL}.lora_rank": lora} if lora else {}
+    known = zip(LIMITS, lengths, strict=False)
+    return settings | {key: value for key, value in known if value is not None}
 
 
 def assumptions(question: Question, data: EstimatorContext) -> tuple[str, ...]:

@@ -5,38 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import __version__
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
+from ..memory.cases import Case
 from ..memory.estimate import AnyEstimate, Estimate
+from ..memory.phases import Phase
+from ..memory.registries import EstimatorContext
+from ..memory.request import Verdict, dotted_leaves
 from ..memory.versions import CURRENT, version_text
 from ..records import SIZES, WORDS, Record, Run, row_id
-from ..selection import Field, as_text
 from ..units import GIB
 from .answer import Answer, answer_run
-from .command import command_of
-from .layouts import Layout
+from .changes import Change
+from .evidence import contested_by
 from .levers import best_suggestion
+from .search import Layout
+from .words import why
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ..memory.cases import Case
-    from ..memory.phases import Phase
-    from ..memory.registries import EstimatorContext
-    from ..memory.request import Verdict
-    from .changes import Change
-
-#: The fields of an estimate after its id, in order, and their values without figures.
-ESTIMATE_FIELDS: Mapping[str, Any] = {
-    "fits": None, "verdict": None, "fits_up_to_tokens": None, "peak_gib": None, "low_gib": None,
-    "high_gib": None, "capacity_gib": None, "binding_phase": None, "relief": None, "relief_saves_gib": None,
-    "relief_peak_gib": None, "logged_max_allocated_gib": None, "logged_low_gib": None,
-    "logged_high_gib": None, "host_ram_gib_per_node": None, "phases": [], "undecided": [], "unsupported": [],
-    "warnings": [], "verl_version": None,
-}  # fmt: skip
 #: The fields of an answer, in order.
 ANSWER_FIELDS = (
     "model", "gpus", "verdict", *WORDS, "contested", "strategy", "peak_gib", "low_gib", "high_gib",
@@ -44,10 +32,13 @@ ANSWER_FIELDS = (
     "longest_response", "measured_runs_of_this_kind", "offloaded", "change", "command", "assumed", "speed",
     "reason", "other_release", "undecided", "unsupported", "warnings",
 )  # fmt: skip
-#: The sizes of estimates and answers.
-_SIZES = ("peak_gib", "low_gib", "high_gib", "host_ram_gib_per_node")
-#: The fields of an answer that the fewest GPUs of a memory size have.
-FEWEST_FIELDS = ("verdict", "strategy", *_SIZES, "capacity_gib", "peak_phase", "host_limit_gib", "offloaded")
+#: Those that the fewest GPUs of a memory size have.
+FEWEST_FIELDS = (
+    "verdict", "strategy", "peak_gib", "low_gib", "high_gib", "host_ram_gib_per_node", "capacity_gib",
+    "peak_phase", "host_limit_gib", "offloaded",
+)  # fmt: skip
+#: PyTorch's counter with its range, see ``AnyEstimate.torch_peak``.
+_LOGGED = ("logged_max_allocated_gib", "logged_low_gib", "logged_high_gib")
 
 
 def gib_value(size: float | None) -> float | None:
@@ -59,7 +50,7 @@ def gib_value(size: float | None) -> float | None:
 
 
 def result_of(name: str, estimate: AnyEstimate, verdict: Verdict | None = None) -> dict[str, Any]:
-    """Return an estimate with the keys of ``ESTIMATE_FIELDS``, without figures if it is undecided.
+    """Return an estimate, without figures if it is undecided.
 
     ``fits`` is None if the verdict is neither "fits" nor "does-not-fit".
 
@@ -79,35 +70,34 @@ def result_of(name: str, estimate: AnyEstimate, verdict: Verdict | None = None) 
     """
     if isinstance(estimate, Estimate) and not verdict:
         verdict = Layout(estimate.request, estimate).verdict
-    verdict = verdict or estimate.verdict
-    values = {
+    verdict, figures = verdict or estimate.verdict, _figures(estimate, "binding_phase")
+    host, is_known = figures.pop("host_ram_gib_per_node"), not estimate.undecided
+    logged = (estimate.torch_peak, *estimate.torch_peak_range) if is_known else (None, None, None)
+    return {
+        "id": name,
         "fits": {"fits": True, "does-not-fit": False}.get(verdict),
         "verdict": verdict,
         "fits_up_to_tokens": estimate.fits_up_to_tokens,
-        **_figures(estimate, "binding_phase"),
+        **figures,
+        "relief": best_suggestion(estimate) if is_known else None,
+        **dict(zip(_LOGGED, map(gib_value, logged), strict=True)),
+        "host_ram_gib_per_node": host,
+        "phases": [_phase(phase) for phase in estimate.phases if is_known],
+        "undecided": list(estimate.undecided),
+        "unsupported": list(estimate.unsupported),
         "warnings": [problem.message for problem in estimate.warnings],
         "verl_version": version_text(estimate.version) if estimate.version else None,
     }
-    if not estimate.undecided:
-        values["phases"] = [_phase(phase) for phase in estimate.phases]
-        names = ("logged_max_allocated_gib", "logged_low_gib", "logged_high_gib")
-        sizes = (estimate.torch_peak, *estimate.torch_peak_range)
-        values |= zip(names, map(gib_value, sizes), strict=True)
-        if best := best_suggestion(estimate):
-            saves, peak = gib_value(best.saves), gib_value(best.peak)
-            values |= {"relief": best.setting, "relief_saves_gib": saves, "relief_peak_gib": peak}
-    return {"id": name, **ESTIMATE_FIELDS, **values}
 
 
 def _figures(estimate: AnyEstimate, phase: str) -> dict[str, Any]:
-    """Return what estimates and answers share: sizes, the peak phase under a key, and unread settings."""
-    values: dict[str, Any] = {"capacity_gib": gib_value(estimate.capacity)}
-    values |= {"undecided": list(estimate.undecided), "unsupported": list(estimate.unsupported)}
-    if not estimate.undecided:
-        host = estimate.host.total if estimate.host else None
-        sizes = map(gib_value, (estimate.peak, estimate.low, estimate.high, host))
-        values |= {**dict(zip(_SIZES, sizes, strict=True)), phase: estimate.peak_phase.name}
-    return values
+    """Return sizes, and the peak phase under a key; if the estimate is undecided, only the capacity."""
+    names = ("peak_gib", "low_gib", "high_gib", "capacity_gib", phase, "host_ram_gib_per_node")
+    if estimate.undecided:
+        return {**dict.fromkeys(names), "capacity_gib": gib_value(estimate.capacity)}
+    sizes = map(gib_value, (estimate.peak, estimate.low, estimate.high, estimate.capacity))
+    host = gib_value(estimate.host.total if estimate.host else None)
+    return dict(zip(names, (*sizes, estimate.peak_phase.name, host), strict=True))
 
 
 def case_result(case: Case, estimate: AnyEstimate) -> dict[str, Any]:
@@ -117,7 +107,8 @@ def case_result(case: Case, estimate: AnyEstimate) -> dict[str, Any]:
 
 def failed(name: str, message: str) -> dict[str, Any]:
     """Return the result for a case that cannot be estimated: empty fields, and the reason."""
-    return {"id": name, **ESTIMATE_FIELDS, "verdict": "unknown", "error": message}
+    nothing = AnyEstimate(phases=(), kind="", errors=(0.0, 0.0), capacity=None, undecided=(message,))
+    return {**result_of(name, nothing), "undecided": [], "error": message}
 
 
 def _phase(phase: Phase) -> dict[str, Any]:
@@ -135,39 +126,35 @@ def _phase(phase: Phase) -> dict[str, Any]:
 
 def answer_result(answer: Answer) -> dict[str, Any]:
     """Return an answer with the keys of ``ANSWER_FIELDS``, without figures if it is undecided."""
-    best, is_known = answer.best, not answer.best.estimate.undecided
-    return {
-        **dict.fromkeys(ANSWER_FIELDS),
+    own = answer.best.estimate
+    values = {
         **_shared(answer),
-        **_figures(best.estimate, "peak_phase"),
-        "strategy": best.name,
-        "largest_token_budget": answer.largest_token_budget if is_known else None,
-        "longest_response": answer.longest_response if is_known else None,
-        "command": usable_command(answer),
-        "warnings": [problem.named_message for problem in best.estimate.warnings],
+        **figures_of_fewest(answer),
+        "largest_token_budget": None if own.undecided else answer.largest_token_budget,
+        "longest_response": None if own.undecided else answer.longest_response,
+        "command": answer.command,
+        "undecided": list(own.undecided),
+        "unsupported": list(own.unsupported),
+        "warnings": [problem.named_message for problem in own.warnings],
     }
-
-
-def usable_command(answer: Answer) -> str | None:
-    """Return the command of an answer; None if it does not fit or cannot be judged."""
-    is_usable = answer.verdict not in ("does-not-fit", "unknown")
-    return command_of(answer.best, answer.data) if is_usable else None
+    return {name: values.get(name) for name in ANSWER_FIELDS}
 
 
 def settings_result(name: str, answer: Answer) -> dict[str, Any]:
-    """Return an answer about given settings: the keys of ``ESTIMATE_FIELDS``, evidence and changes."""
-    own = result_of(name, answer.best.estimate, answer.verdict)
-    return {**own, "task": answer.task, **_shared(answer)}
+    """Return an answer about given settings: the estimate, evidence and changes."""
+    estimate = result_of(name, answer.best.estimate, answer.verdict)
+    return {**estimate, "task": answer.task, **_shared(answer)}
 
 
 def _shared(answer: Answer) -> dict[str, Any]:
     """Return what answers with chosen and with given settings say alike."""
     runs: dict[str, Any] = {word: [run.id for run in answer.evidence if run.word == word] for word in WORDS}
-    contested = answer.contested.items()
-    release = None
-    if other := answer.other_release:
-        version, peak = version_text(other.request.version), gib_value(other.estimate.peak)
-        release = {"version": version, "verdict": other.verdict, "peak_gib": peak}
+    contested, other = answer.contested.items(), answer.other_release
+    release = other and {
+        "version": version_text(other.request.version),
+        "verdict": other.verdict,
+        "peak_gib": gib_value(other.estimate.peak),
+    }
     return {
         "model": answer.request.model,
         "gpus": {"count": answer.all_gpus, "type": answer.request.gpu},
@@ -175,7 +162,7 @@ def _shared(answer: Answer) -> dict[str, Any]:
         **runs,
         "contested": [{"run": run, "url": url} for run, url in contested if run not in runs["claimed"]],
         "host_limit_gib": gib_value(answer.best.host_limit),
-        "measured_runs_of_this_kind": answer.trust.measured_runs,
+        "measured_runs_of_this_kind": answer.accuracy.cases if answer.accuracy else 0,
         "offloaded": list(answer.best.offloaded),
         "change": [change_result(change) for change in answer.changes],
         "assumed": list(answer.assumed),
@@ -191,32 +178,23 @@ def change_result(change: Change) -> dict[str, Any]:
 
 
 def figures_of_fewest(answer: Answer) -> dict[str, Any]:
-    """Return the figures of the answer for the fewest GPUs."""
-    best, values = answer.best, _figures(answer.best.estimate, "peak_phase")
-    values |= {"verdict": answer.verdict, "strategy": best.name, "offloaded": list(best.offloaded)}
-    values["host_limit_gib"] = gib_value(best.host_limit)
-    return {name: values.get(name) for name in FEWEST_FIELDS}
+    """Return an answer with the keys of ``FEWEST_FIELDS``."""
+    values = _shared(answer) | _figures(answer.best.estimate, "peak_phase") | {"strategy": answer.best.name}
+    return {name: values[name] for name in FEWEST_FIELDS}
 
 
 # -- files with all runs
 
 #: The files.
 JSON, CSV = "verl-resources.json", "verl-resources.csv"
-#: The columns of the CSV file: values of a run, fields of its record, and values of its estimate.
-_NAMED = ("id", "row_id", "word")
-_RECORDED = {
-    "size": "size", "tag": "tag", "model": "model", "task": "task", "gpus.count": "gpu_count",
-    "gpus.type": "gpu", "gpus.memory_gb": "stated_memory_gb", "gpus.nodes": "nodes", "train": "train",
-    "infer.engine": "engine", "infer.version": "engine_version", "max_batch": "max_batch_prompts",
-    "added": "added", "measured.gib": "measured_gib", "measured.counter": "measured_counter",
-    "measured.host_ram_gib": "measured_host_ram_gib_per_node",
-    "measured.step_seconds": "measured_step_seconds", "measured.mfu": "measured_mfu",
-    "measured.response_tokens": "measured_response_tokens", "script.ref": "script_ref",
-    "script.path": "script_path", "contributor": "contributor",
-}  # fmt: skip
-_ESTIMATED = (
-    "peak_gib", "low_gib", "high_gib", "capacity_gib", "verdict", "fits_up_to_tokens", "binding_phase",
-    "measured_runs_of_this_kind",
+#: The columns of the CSV file: fields of a run, and values beside it in the JSON file.
+_COLUMNS = (
+    "id", "row_id", "word", "contested", "size", "tag", "model", "task", "gpus.count", "gpus.type",
+    "gpus.memory_gb", "gpus.nodes", "train", "infer.engine", "infer.version", "max_batch", "added",
+    "measured.gib", "measured.counter", "measured.host_ram_gib", "measured.step_seconds", "measured.mfu",
+    "measured.response_tokens", "script.ref", "script.path", "contributor.name", "computed.peak_gib",
+    "computed.low_gib", "computed.high_gib", "computed.capacity_gib", "computed.verdict",
+    "computed.fits_up_to_tokens", "computed.binding_phase", "computed.measured_runs_of_this_kind",
 )  # fmt: skip
 
 
@@ -234,10 +212,13 @@ def export_files(data: EstimatorContext) -> dict[str, tuple[str, str]]:
         "gpus": [gpu for _, gpu in sorted(used.items())],
         "accuracy": sorted(data.accuracy, key=lambda entry: entry.name),
     }
-    text = json.dumps(export, indent=1, ensure_ascii=False, default=_fields)
+    text, stream = json.dumps(export, indent=1, ensure_ascii=False, default=_fields), io.StringIO()
+    table = csv.DictWriter(stream, _COLUMNS, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    table.writerows(dict(dotted_leaves({**run["record"], **run})) for run in runs)
     return {
         JSON: (N_("all recorded runs with their estimates, and the GPUs that they use."), f"{text}\n"),
-        CSV: (N_("the runs, one per row, for spreadsheets."), _runs_csv(runs)),
+        CSV: (N_("the runs, one per row, for spreadsheets."), stream.getvalue()),
     }
 
 
@@ -246,33 +227,23 @@ def _fields(record: Record) -> dict[str, Any]:
     return record.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _runs_csv(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return the runs for spreadsheets."""
-    stream = io.StringIO()
-    rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow([*_NAMED, *_RECORDED.values(), *(f"computed_{name}" for name in _ESTIMATED)])
-    for run in runs:
-        recorded = (Field(*pair).value(run["record"]) for pair in _RECORDED.items())
-        values = [*map(run.get, _NAMED), *recorded, *map((run["computed"] or {}).get, _ESTIMATED)]
-        rows.writerow(["" if value is None else as_text(value) for value in values])
-    return stream.getvalue()
-
-
 def _run(run: Run, data: EstimatorContext) -> dict[str, Any]:
-    """Return a run with its estimate, as ``estimate --format json`` prints it, or why there is none."""
+    """Return a run with the figures of its estimate, or why there are none."""
     computed, reason, gpu = None, None, data.gpu_of(run)
     try:
         answer = answer_run(run, data)
-        own = answer.best.estimate
-        if own.undecided:
-            names = ", ".join(text.partition(": ")[0] for text in own.undecided)
-            reason = f"unknown settings decide memory: {names}; add them to its file"
+        estimate = answer.best.estimate
+        if estimate.undecided:
+            reason = why(answer.best, answer.reason)
         else:
-            computed = {**_figures(own, "binding_phase"), "verdict": answer.verdict}
-            computed["fits_up_to_tokens"] = own.fits_up_to_tokens
-            computed["measured_runs_of_this_kind"] = answer.trust.measured_runs
-            computed = {name: computed[name] for name in _ESTIMATED}
+            computed = {
+                **_figures(estimate, "binding_phase"),
+                "verdict": answer.verdict,
+                "fits_up_to_tokens": estimate.fits_up_to_tokens,
+                "measured_runs_of_this_kind": answer.accuracy.cases if answer.accuracy else 0,
+            }
     except NoAnswerError as error:
         reason = str(error)
-    facts = {"id": run.id, "row_id": row_id(run.id), "word": run.word, "record": run}
-    return {**facts, "gpu": gpu and gpu.name, "computed": computed, "not_computed": reason}
+    facts = {"id": run.id, "row_id": row_id(run.id), "word": run.word, "contested": contested_by(run)}
+    values = {"gpu": gpu and gpu.name, "computed": computed, "not_computed": reason}
+    return {**facts, "record": _fields(run), **values}

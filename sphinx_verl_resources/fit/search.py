@@ -1,86 +1,189 @@
-"""The search for the best layout: offloading, Megatron's sizes, the rollout engine, the token budget.
+"""Layouts, the verdict on each, and the search for the best one.
 
-The settings of the question are always kept; the search chooses others. Settings that cost little or no time
-are always on: no padding, recomputed activations, batches counted in tokens.
+The search chooses offloading, Megatron's sizes, the rollout engine and the token budget. The settings of the
+question are always kept. Settings that cost little or no time are always on: no padding, recomputed
+activations, batches counted in tokens.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product, takewhile
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..diagnostics import NoAnswerError
+from ..i18n import N_
 from ..memory.engine import cache_tokens, engine_weights, needed_cache_tokens
 from ..memory.estimate import Estimate, attempt
-from ..memory.reader import Reader
 from ..memory.recorded import BUDGETS, ENGINE_SHARE, ENGINE_TP, fitted
-from ..memory.registries import capacity_of
-from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT
+from ..memory.registries import EstimatorContext, capacity_of
+from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request, Verdict
 from ..memory.resolve import resolve
-from ..memory.roles import has_critic
 from ..memory.settings import TRAINER_GPUS, gpu_of
-from .evidence import figures_of
-from .layouts import USUAL_BUDGET, Layout
+from ..records import Run
+from ..registries import Gpu
+from .evidence import figures_of, runs_by_figures
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+Config = dict[str, Any]
+Sizes = tuple[int, int]
+Engine = tuple[int, float]
+Budgets = list[int | None]
+Choice = tuple[Sizes, Engine, int | None]
+Levels = list[tuple["Level", "_Backend"]]
 
-    from ..memory.registries import EstimatorContext
-    from ..memory.request import Request
-    from ..memory.settings import Settings
-    from ..memory.shape import Shape
-    from ..records import Run
-    from ..registries import Gpu
+# -- layouts
 
-    Config = Mapping[str, Any]
-    Sizes = tuple[int, int]
-    Engine = tuple[int, float]
-    Choice = tuple[Sizes, Engine, int | None]
-    Levels = list[tuple["Level", "_Backend"]]
+#: The numbers of GPUs to try: powers of two within a node, then whole nodes.
+COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+#: verl's default token budget; larger ones hardly train faster.
+USUAL_BUDGET = 16384
+#: What can be offloaded to host memory; ``adam-on-cpu``: the CPU computes the optimizer step, which is slow.
+OFFLOADED = ("weights", "gradients", "optimizer", "activations", "adam-on-cpu")
+#: The most host memory that a recorded run needed, as a multiple of its estimate (data/cases/verl-logs.yaml).
+HOST_ERROR = 1.06
+#: The host memory of a node that is assumed, as a multiple of the memory of its GPUs.
+HOST_SHARE = 2
+#: Why a layout fits or not: the verdict, and the reason in a few words.
+REASONS: Mapping[str, tuple[Verdict, str]] = {
+    "fits": ("fits", ""),
+    "ran": ("borderline", N_("borderline")),
+    "lengths": ("depends-on-lengths", N_("only short responses fit")),
+    "borderline": ("borderline", N_("borderline")),
+    "engine": ("borderline", N_("no room for the KV cache")),
+    "host": ("borderline", N_("too little host memory")),
+    "too-large": ("does-not-fit", N_("too little GPU memory")),
+    "no-bfloat16": ("does-not-fit", N_("no bfloat16")),
+    "unknown": ("unknown", N_("unknown settings")),
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way to distribute a run over its GPUs.
+
+    Attributes:
+        request: the request with all chosen settings.
+        estimate: its estimate.
+        given_host_limit: the host memory of a node in bytes; None if it is not known.
+    """
+
+    request: Request
+    estimate: Estimate
+    given_host_limit: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The training backend in a few words: ``FSDP``, or Megatron with its sizes."""
+        actor = self.estimate.settings.actor
+        if actor.backend != "megatron":
+            return "FSDP2" if actor.backend == "fsdp2" else "FSDP"
+        of = actor.megatron
+        sizes = {"TP": of.tensor, "PP": of.pipeline, "CP": of.context, "EP": of.expert}
+        return " ".join(["Megatron", *(f"{name} {size}" for name, size in sizes.items() if size > 1)])
+
+    @property
+    def is_megatron(self) -> bool:
+        """True if Megatron trains."""
+        return self.estimate.settings.actor.backend == "megatron"
+
+    @property
+    def offloaded(self) -> tuple[str, ...]:
+        """The parts that are offloaded to host memory, in the words of ``OFFLOADED``."""
+        actor = self.estimate.settings.actor
+        own = actor.megatron if self.is_megatron else actor.fsdp
+        policy = actor.backend == "fsdp2" and actor.fsdp.offload_policy
+        on_cpu = policy or (self.is_megatron and actor.megatron.cpu_optimizer > 0)
+        gradients = policy or (self.is_megatron and own.param_offload)
+        parts = own.param_offload or policy, gradients, own.optimizer_offload or on_cpu, False, on_cpu
+        return tuple(part for part, is_on in zip(OFFLOADED, parts, strict=True) if is_on)
+
+    @property
+    def token_budget(self) -> int | None:
+        """The largest micro-batch in tokens per GPU; None if micro-batches are counted in sequences."""
+        micro = self.estimate.settings.actor.micro_batch
+        return micro.tokens if micro.dynamic else None
+
+    @property
+    def cache(self) -> tuple[float, float]:
+        """The tokens that fit into the rollout engine's KV cache, and the tokens that it must hold."""
+        shape, settings = self.estimate.shape, self.estimate.settings
+        return cache_tokens(shape, settings), needed_cache_tokens(shape, settings)
+
+    @property
+    def starts(self) -> bool:
+        """True if the KV cache is large enough for the rollout engine to start."""
+        room, needed = self.cache
+        return room >= needed
+
+    @property
+    def host_limit(self) -> float:
+        """The host memory of a node in bytes: as given, or twice the memory of the node's GPUs."""
+        settings = self.estimate.settings
+        each = settings.gpus / max(1, settings.nodes)
+        return self.given_host_limit or HOST_SHARE * each * settings.capacity
+
+    @cached_property
+    def reason(self) -> str:
+        """Why the layout fits or not: the first of ``REASONS`` that applies."""
+        own, verdict = self.estimate, self.estimate.verdict
+        gpu = gpu_of(self.request, own.registries)
+        if verdict != "unknown" and gpu and not gpu.bfloat16:
+            return "no-bfloat16"
+        if verdict == "fits" and not own.ran:
+            has_room = HOST_ERROR * own.host.total <= self.host_limit
+            return "engine" if not self.starts else "fits" if has_room else "host"
+        if verdict == "borderline" and own.ran and own.low > (own.capacity or 0.0):
+            return "ran"
+        return {"does-not-fit": "too-large", "depends-on-lengths": "lengths"}.get(verdict, verdict)
+
+    @property
+    def fits(self) -> bool:
+        """True if the whole range fits, the rollout engine starts, and the host holds what is offloaded."""
+        return self.estimate.fits and self.reason == "fits"
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict that follows from the reason."""
+        return REASONS[self.reason][0]
+
 
 # -- what the search chooses
 
+_STRATEGY = f"{ACTOR}.strategy"
 #: Settings that cost little or no time and are on in every layout.
 ALWAYS: Config = {
     f"{MODEL}.enable_gradient_checkpointing": True,
     f"{MODEL}.use_remove_padding": True,
     f"{ACTOR}.use_dynamic_bsz": True,
 }
-#: Settings that adapters need only with FSDP.
-_ADAPTERS_OF_FSDP = (f"{MODEL}.target_modules", f"{ROLLOUT}.load_format", f"{ROLLOUT}.layered_summon")
+#: Settings that only FSDP reads, and those that adapters need only with FSDP.
 _OF_FSDP = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp.")
+_ADAPTERS_OF_FSDP = (f"{MODEL}.target_modules", f"{ROLLOUT}.load_format", f"{ROLLOUT}.layered_summon")
+#: The sections of the actor and of the critic.
 _FSDP, _MEGATRON = (f"{ACTOR}.fsdp_config", "critic.fsdp"), (f"{ACTOR}.megatron", "critic.megatron")
-_CORE = "override_transformer_config"
+_TRANSFORMER, _ADAM = "override_transformer_config.", "override_optimizer_config."
+_OPTIM = f"{ACTOR}.optim", "critic.optim"
 
 
-def _set(sections: tuple[str, ...], **settings: Any) -> dict[str, Any]:
-    """Return settings of a section of the actor and of the critic."""
-    return {f"{section}.{name}": value for section in sections for name, value in settings.items()}
+def _set(sections: tuple[str, ...], settings: Config, below: str = "") -> dict[str, Any]:
+    """Return settings in the section of the actor and in that of the critic, or in one below these."""
+    return {f"{section}.{below}{name}": value for section in sections for name, value in settings.items()}
 
 
-_RECOMPUTE = {"granularity": "full", "method": "uniform", "num_layers": 1}
-_ALWAYS_WITH_MEGATRON: Config = {
-    **ALWAYS,
-    f"{ACTOR}.strategy": "megatron",
-    **_set(_MEGATRON, **{f"{_CORE}.recompute_{name}": value for name, value in _RECOMPUTE.items()}),
-}
-_NONE, _OPTIMIZER, _ALL = (
-    {"optimizer_offload": optimizer, "param_offload": parameters}
-    for optimizer, parameters in ((False, False), (True, False), (True, True))
-)
+_RECOMPUTE = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+_ALWAYS_WITH_MEGATRON = ALWAYS | {_STRATEGY: "megatron"} | _set(_MEGATRON, _RECOMPUTE, _TRANSFORMER)
+_NONE = {"optimizer_offload": False, "param_offload": False}
+_OPTIMIZER, _ALL = _NONE | {"optimizer_offload": True}, dict.fromkeys(_NONE, True)
 _EAGER = {f"{ROLLOUT}.enforce_eager": True}
-_FSDP2 = {f"{ACTOR}.strategy": "fsdp2", "critic.strategy": "fsdp2", **_EAGER}
-_CPU_ADAM = _set(
-    tuple(f"{role}.optim.override_optimizer_config" for role in (ACTOR, "critic")),
-    optimizer_cpu_offload=True,
-    optimizer_offload_fraction=1,
-    use_precision_aware_optimizer=True,
-)
+_FSDP2 = {_STRATEGY: "fsdp2", "critic.strategy": "fsdp2"} | _EAGER
+_CPU_ADAM = {"optimizer_cpu_offload": True, "optimizer_offload_fraction": 1}
+_CPU_ADAM |= {"use_precision_aware_optimizer": True}
+_BFLOAT16 = {"model_dtype": "bfloat16"}
 
 
 class Level(NamedTuple):
@@ -96,58 +199,51 @@ class Level(NamedTuple):
     backend: str
     settings: Config
 
-    @property
-    def is_megatron(self) -> bool:
-        """True if Megatron trains."""
-        return self.backend == "megatron"
-
 
 #: The last step that only offloads.
 _LAST_USUAL = 2
 #: The levels, the best first. On those of the last step the CPU computes the optimizer step, which is slow.
 LEVELS = (
-    Level(0, "fsdp", _set(_FSDP, **_NONE)),
-    Level(0, "megatron", _set(_MEGATRON, **_NONE)),
-    Level(1, "fsdp", _set(_FSDP, **_OPTIMIZER)),
-    Level(1, "megatron", _set(_MEGATRON, **_OPTIMIZER)),
-    Level(2, "fsdp", _set(_FSDP, **_ALL)),
-    Level(2, "megatron", _set(_MEGATRON, **_ALL)),
-    Level(3, "fsdp", _set(_FSDP, **_ALL) | _EAGER),
-    Level(4, "fsdp", _set(_FSDP, **_ALL, model_dtype="bfloat16") | _EAGER),
-    Level(5, "fsdp2", _set(_FSDP, **_NONE, model_dtype="bfloat16", offload_policy=True) | _FSDP2),
-    Level(5, "megatron", _set(_MEGATRON, **_ALL) | _CPU_ADAM),
+    Level(0, "fsdp", _set(_FSDP, _NONE)),
+    Level(0, "megatron", _set(_MEGATRON, _NONE)),
+    Level(1, "fsdp", _set(_FSDP, _OPTIMIZER)),
+    Level(1, "megatron", _set(_MEGATRON, _OPTIMIZER)),
+    Level(2, "fsdp", _set(_FSDP, _ALL)),
+    Level(2, "megatron", _set(_MEGATRON, _ALL)),
+    Level(3, "fsdp", _set(_FSDP, _ALL) | _EAGER),
+    Level(4, "fsdp", _set(_FSDP, _ALL | _BFLOAT16) | _EAGER),
+    Level(5, "fsdp2", _set(_FSDP, _NONE | _BFLOAT16 | {"offload_policy": True}) | _FSDP2),
+    Level(5, "megatron", _set(_MEGATRON, _ALL) | _set(_OPTIM, _CPU_ADAM, _ADAM)),
 )
 #: Megatron's sizes to try: verl trained DeepSeek-V3 with 12 stages on 96 GPUs.
 _STAGES, _TENSORS, _EXPERTS = (1, 2, 3, 4, 6, 8, 12, 16), (1, 2, 4, 8), (128, 64, 32, 16, 8, 4, 2, 1)
 #: The most GPUs over which to spread experts, if no recorded run of the model has more.
 _MOST_EXPERT = 16
 _PIPELINE, _TENSOR, _EXPERT = (f"{name}_model_parallel_size" for name in ("pipeline", "tensor", "expert"))
-_STAGE = f"{_CORE}.num_layers_in_{{}}_pipeline_stage"
-_PARALLEL_SIZES = frozenset(
-    f"{ACTOR}.megatron.{name}"
-    for name in (_PIPELINE, _TENSOR, _EXPERT, "expert_tensor_parallel_size", _STAGE.format("last"))
-)
+_STAGE = f"{_TRANSFORMER}num_layers_in_{{}}_pipeline_stage"
+_SIZES = (_PIPELINE, _TENSOR, _EXPERT, "expert_tensor_parallel_size", _STAGE.format("last"))
+_PARALLEL_SIZES = {f"{ACTOR}.megatron.{name}" for name in _SIZES}
 #: The rollout engine's largest share of a GPU in tenths, and the part of its share that weights take at most.
 _MOST_TENTHS, _WEIGHTS_PART = 8, 0.7
 #: The largest token budget for a whole mini-batch, whose single micro-batch leaves no unsharded gradients.
 _MOST_BUDGET = 4 * USUAL_BUDGET
 
 
-def _levels(asked: Request, ran: Run | None) -> list[Level]:
+def _levels(question: Request, ran: Run | None) -> list[Level]:
     """Return the levels for a request, the best first, without settings that it gives.
 
     The backend with which it ran comes first, unless it needs more than offloading. Levels that have the same
     settings are one. On one GPU, nobody uses Megatron, and FSDP cannot offload parameters.
     """
-    config, alone = asked.config, asked.gpus == 1
-    strategy = asked.backend or config.get(f"{ACTOR}.strategy") or config.get("model_engine")
+    config, alone = question.config, question.gpus == 1
+    strategy = question.backend or config.get(_STRATEGY) or config.get("model_engine")
     fsdp = any(key.startswith(_OF_FSDP) for key in config)
     megatron = any(key.startswith(f"{ACTOR}.megatron.") for key in config)
     both = {False, not alone}
     backends = {strategy == "megatron"} if strategy else both if fsdp == megatron else {megatron}
 
     def rank(level: Level) -> tuple[bool, int, bool]:
-        is_other = level.is_megatron != (ran is not None and ran.train == "megatron")
+        is_other = (level.backend == "megatron") != (ran is not None and ran.train == "megatron")
         return ran is None or is_other or level.step > _LAST_USUAL, level.step, is_other
 
     levels: dict[tuple[bool, str], Level] = {}
@@ -155,9 +251,9 @@ def _levels(asked: Request, ran: Run | None) -> list[Level]:
         own = {key: value for key, value in level.settings.items() if key not in config}
         if alone and level.backend == "fsdp":
             own = {key: value for key, value in own.items() if not key.endswith(".param_offload")}
-        contradicts = level.backend == "fsdp2" and config.get(f"{ACTOR}.strategy") == "fsdp"
-        if level.is_megatron in backends and not contradicts:
-            levels.setdefault((level.is_megatron, str(own)), level._replace(settings=own))
+        is_megatron, strategies = level.backend == "megatron", (level.backend, config.get(_STRATEGY))
+        if is_megatron in backends and strategies != ("fsdp2", "fsdp"):
+            levels.setdefault((is_megatron, str(own)), level._replace(settings=own))
     return list(levels.values())
 
 
@@ -168,13 +264,13 @@ class Searches:
     """The searches for one question on several GPUs and numbers of GPUs, which share their estimates.
 
     Args:
-        asked: the question.
+        question: the question.
         data: the records.
         host_limit: the host memory of a node in bytes; None if it is not known.
     """
 
-    def __init__(self, asked: Request, data: EstimatorContext, host_limit: float | None = None) -> None:
-        self._asked, self._data, self._host_limit = asked, data, host_limit
+    def __init__(self, question: Request, data: EstimatorContext, host_limit: float | None = None) -> None:
+        self._question, self._data, self._host_limit = question, data, host_limit
         self._backends: dict[tuple[int | None, bool, str], _Backend] = {}
         self._layouts: dict[tuple[int, str | None, str], Layout] = {}
 
@@ -195,33 +291,34 @@ class Searches:
         count = gpus or 8
         key = count, gpu, ran.id if ran else ""
         if key not in self._layouts:
-            asked = replace(self._asked, gpus=gpus, gpu=gpu)
-            best = self._search(asked, ran)
+            question = replace(self._question, gpus=gpus, gpu=gpu)
+            best = self._best(question, ran)
             fewer = count & (count - 1) or (count // 2 if best.verdict != "does-not-fit" else 0)
-            if fewer and not best.fits and asked.config.keys().isdisjoint(TRAINER_GPUS):
+            if fewer and not best.fits and question.config.keys().isdisjoint(TRAINER_GPUS):
                 with suppress(NoAnswerError):
                     on_fewer = self.on(fewer, gpu, ran)
                     best = on_fewer if on_fewer.fits else best
             self._layouts[key] = best
         return self._layouts[key]
 
-    def _search(self, asked: Request, ran: Run | None) -> Layout:
+    def _best(self, question: Request, ran: Run | None) -> Layout:
         """Return the best layout; if the run had as many GPUs and its parallel sizes fit, one with these."""
-        sizes: Config = {}
-        if ran and ran.gpus.count == asked.gpus:
+        if ran and ran.gpus.count == question.gpus:
             sizes = {key: value for key, value in ran.settings.items() if key in _PARALLEL_SIZES}
-        for own in (sizes, {}) if sizes else ({},):
-            request = replace(asked, config={**own, **asked.config})
-            levels = []
-            for level in _levels(request, ran):
-                key = asked.gpus, level.is_megatron, str(own)
-                if key not in self._backends:
-                    self._backends[key] = _Backend(request, self._data, level.is_megatron)
-                levels.append((level, self._backends[key]))
-            best = _Search(request, levels, gpu_of(asked, self._data), self._host_limit).best()
-            if best.fits:
-                break
-        return best
+            as_it_ran = replace(question, config={**sizes, **question.config})
+            if sizes and (best := self._search(as_it_ran, ran)).fits:
+                return best
+        return self._search(question, ran)
+
+    def _search(self, question: Request, ran: Run | None) -> Layout:
+        """Return the best layout with the settings of a request."""
+        levels, config = Levels(), str(question.config)
+        for level in _levels(question, ran):
+            key = question.gpus, level.backend == "megatron", config
+            if key not in self._backends:
+                self._backends[key] = _Backend(question, self._data, megatron=key[1])
+            levels.append((level, self._backends[key]))
+        return _Search(question, levels, gpu_of(question, self._data), self._host_limit).best()
 
 
 class _Backend:
@@ -229,6 +326,7 @@ class _Backend:
 
     Attributes:
         request: the settings that all candidates share.
+        node: the number of GPUs of a node.
         shape, settings: those of some candidate.
         sizes: Megatron's pipeline and tensor sizes, the smallest first, each with its settings.
         budgets: the token budgets, the largest first; None if the request decides.
@@ -236,17 +334,17 @@ class _Backend:
             gradients, a whole mini-batch.
     """
 
-    def __init__(self, asked: Request, data: EstimatorContext, megatron: bool) -> None:
-        self._data, self._config, self._critic = data, asked.config, has_critic(Reader(asked, data))
+    def __init__(self, question: Request, data: EstimatorContext, *, megatron: bool) -> None:
+        self._data, self._kept = data, question.config
         self._estimates: dict[Any, Estimate | None] = {}
-        own = _with_megatron(asked) if megatron else replace(asked, config={**ALWAYS, **asked.config})
-        self.request = fitted(own, data)
-        self.sizes = dict(_megatron_sizes(self.request, data) if megatron else ()) or {(1, 1): {}}
-        self.shape, self.settings, *_ = resolve(self._having(next(iter(self.sizes.values()))), data)
-        self.budgets: list[int | None] = [None]
-        self.cheapest = self.budgets
+        always = replace(question, config={**ALWAYS, **question.config})
+        self.request = fitted(_with_megatron(question) if megatron else always, data)
+        self.node = int(self.request.config.get(TRAINER_GPUS[1], min(8, question.gpus or 8)))
+        self.sizes = dict(self._megatron_sizes() if megatron else ()) or {(1, 1): {}}
+        self.shape, self.settings, *_ = resolve(self.request.having(next(iter(self.sizes.values()))), data)
+        self.cheapest = self.budgets = Budgets([None])
         role = self.settings.actor
-        if role.micro_batch.dynamic and not any(asked.config.get(key) for key in BUDGETS):
+        if role.micro_batch.dynamic and not any(map(question.config.get, BUDGETS)):
             sequence = self.settings.lengths.limit / role.micro_batch.sharers
             least, whole = math.ceil(sequence), math.ceil(role.micro_batch.most * sequence)
             saves = not megatron and role.fsdp.defers_sync and whole <= _MOST_BUDGET
@@ -254,20 +352,45 @@ class _Backend:
             halves = (USUAL_BUDGET // 2**power for power in range(15))
             self.budgets = [*dict.fromkeys((*(size for size in halves if size > least), *self.cheapest))]
 
-    def _having(self, settings: Config) -> Request:
-        """Return the request with settings, without those of a critic that does not exist."""
-        config = {**self.request.config, **settings}
-        unused = () if self._critic else ("critic.",)
-        own = {key: config[key] for key in config if key in self._config or not key.startswith(unused)}
-        return replace(self.request, config=own)
+    def _megatron_sizes(self) -> Iterator[tuple[Sizes, Config]]:
+        """Yield Megatron's pipeline and tensor sizes with their settings; given ones are kept.
+
+        Tensor parallelism divides the heads and the key-value heads, within a node with a fast link. Experts
+        are spread over as many GPUs as the pipeline allows, but over no more than 16 or in a recorded run.
+        """
+        data, model, section = self._data, self.request.model, f"{ACTOR}.megatron."
+        shape, gpus, config = data.known_shape(model), self.request.gpus or 8, self.request.config
+        moe, divisor = shape.architecture.moe, math.gcd(shape.heads, shape.architecture.num_key_value_heads)
+        alike = runs_by_figures(data).get(figures_of(data, model), ())
+        most = max([_MOST_EXPERT, *(run.settings.get(section + _EXPERT, 1) for run, _ in alike)])
+
+        def choices(name: str, usual: Iterable[int]) -> Iterable[int]:
+            size = config.get(section + name)
+            return [size] if type(size) is int and size > 0 else usual
+
+        tensors = [size for size in _TENSORS if size <= self.node and not divisor % size]
+        for pipeline, tensor in product(choices(_PIPELINE, _STAGES), choices(_TENSOR, tensors)):
+            stages = _stages(shape.layers, pipeline)
+            if stages is None or gpus % (tensor * pipeline):
+                continue
+            stages = {name: size for name, size in stages.items() if config.get(section + name) is None}
+            sizes = {_TENSOR: tensor, _PIPELINE: pipeline, **stages}
+            if moe:
+                divided = math.gcd(moe.num_experts, gpus // pipeline)
+                fitting = (size for size in _EXPERTS if size <= most and not divided % size)
+                sizes |= {_EXPERT: next(iter(choices(_EXPERT, fitting))), "expert_tensor_parallel_size": 1}
+            yield (pipeline, tensor), _set(_MEGATRON, sizes)
 
     def estimate(self, level: Level, sizes: Sizes, budget: int | None) -> Estimate | None:
         """Return an estimate; None if there is none."""
         key = level.step, level.backend, sizes, budget
         if key not in self._estimates:
-            budgets = {} if budget is None else dict.fromkeys(BUDGETS, budget)
-            own = attempt(self._having({**self.sizes[sizes], **level.settings, **budgets}), self._data)
-            self._estimates[key] = own if isinstance(own, Estimate) else None
+            config = {**self.request.config, **self.sizes[sizes], **level.settings}
+            config |= {} if budget is None else dict.fromkeys(BUDGETS, budget)
+            unused = () if self.settings.critic else ("critic.",)
+            own = {key: config[key] for key in config if key in self._kept or not key.startswith(unused)}
+            result = attempt(replace(self.request, config=own), self._data)
+            self._estimates[key] = result if isinstance(result, Estimate) else None
         return self._estimates[key]
 
     def states(self, sizes: Sizes) -> float:
@@ -280,13 +403,38 @@ class _Backend:
 class _Search:
     """The search on a number of GPUs of one type, over the best levels first."""
 
-    def __init__(self, asked: Request, levels: Levels, gpu: Gpu | None, host_limit: float | None) -> None:
-        self._asked, self._levels, self._gpu, self._host_limit = asked, levels, gpu, host_limit
+    def __init__(self, question: Request, levels: Levels, gpu: Gpu | None, host_limit: float | None) -> None:
+        self._question, self._levels, self._gpu, self._host_limit = question, levels, gpu, host_limit
         self._tried: dict[tuple[int, Sizes, Engine, int | None], Layout] = {}
-        backend = levels[0][1]
-        self._capacity = capacity_of(gpu) if gpu else backend.settings.capacity
-        settings = replace(backend.settings, capacity=self._capacity)
-        self._engines = _engines(backend.request, asked.config, backend.shape, settings)
+        self._capacity = capacity_of(gpu) if gpu else levels[0][1].settings.capacity
+        self._engines = self._starting()
+
+    def _starting(self) -> list[Engine]:
+        """Return TP and share of rollout engines that start, the best first; the largest TP if none starts.
+
+        The best leave a third of their share to the KV cache. A larger share, up to 0.8, is better than a
+        larger TP, which exceeds a node only, and last, if no engine within a node leaves a third.
+        """
+        backend, config = self._levels[0][1], self._question.config
+        shape, settings = backend.shape, replace(backend.settings, capacity=self._capacity)
+        rollout, node = settings.rollout, backend.node
+        shares, tensors = [rollout.utilization], [rollout.tensor]
+        if ENGINE_SHARE not in config:
+            shares += [tenth / 10 for tenth in range(1, _MOST_TENTHS + 1) if tenth / 10 > rollout.utilization]
+        if ENGINE_TP not in config and not rollout.separate:
+            powers = (2**power for power in range(11))
+            tensors = [size for size in powers if not math.gcd(settings.gpus, shape.heads) % size]
+        needed = max(settings.lengths.limit, needed_cache_tokens(shape, settings))
+        firsts: dict[tuple[bool, bool, int], float] = {}
+        for tensor, share in product(tensors, shares):
+            is_wide, is_enough = tensor > node, any(not is_full for _, is_full, _ in firsts)
+            if (is_wide, False, tensor) in firsts or (is_wide and is_enough):
+                continue
+            own = replace(settings, rollout=replace(rollout, tensor=tensor, utilization=share))
+            if cache_tokens(shape, own) >= needed:
+                is_full = engine_weights(shape, own).size > _WEIGHTS_PART * share * self._capacity
+                firsts.setdefault((is_wide, is_full, tensor), share)
+        return [(key[-1], firsts[key]) for key in sorted(firsts)] or [(tensors[-1], shares[0])]
 
     def best(self) -> Layout:
         """Return the best layout, see ``Searches.on``."""
@@ -301,7 +449,7 @@ class _Search:
     def _is_reachable(self, place: int) -> bool:
         """Return whether a GPU has enough memory up to a level; each level of a backend needs less."""
         last = {level.backend: place for place, (level, _) in enumerate(self._levels[: place + 1])}
-        return any(map(self._leanest, last.values()))
+        return any(map(self._has_room, reversed(last.values())))
 
     def _widest(self, place: int) -> list[Sizes]:
         """Return each pipeline size with its largest TP, or its smallest without a fast link."""
@@ -309,17 +457,17 @@ class _Search:
         order = sizes if self._gpu is None or self._gpu.fast_link else reversed(sizes)
         return sorted({pipeline: (pipeline, tensor) for pipeline, tensor in order}.values())
 
-    def _leanest(self, place: int) -> Choice | None:
-        """Return the choice with the least memory on a level, if a GPU has enough for it."""
+    def _has_room(self, place: int) -> bool:
+        """Return whether a GPU has enough memory for the choice that needs the least on a level."""
         backend = self._levels[place][1]
-        sizes = min(self._widest(place), key=backend.states)
-        return self._first(place, sizes, backend.cheapest, lambda layout: layout.estimate.fits)
+        leanest = min(self._widest(place), key=backend.states)
+        return self._first(place, leanest, backend.cheapest, in_memory=True) is not None
 
     def _on_level(self, place: int) -> Layout | None:
         """Return the best layout that fits: fewest stages, first engine, largest budget, smallest TP."""
         backend, widest = self._levels[place][1], self._widest(place)
         choice = self._first(place, widest[0], backend.budgets[:1])
-        if not choice and self._leanest(place):
+        if not choice and self._has_room(place):
             choices = (self._first(place, sizes, backend.budgets) for sizes in widest)
             choice = next(filter(None, choices), None)
         if not choice:
@@ -329,22 +477,16 @@ class _Search:
         every = (self._at(place, own, engine, budget) for own in (sizes, *narrower))
         return [*takewhile(lambda layout: layout and layout.fits, every)][-1]
 
-    def _first(
-        self,
-        place: int,
-        sizes: Sizes,
-        budgets: Iterable[int | None],
-        suffices: Callable[[Layout], bool] = attrgetter("fits"),
-    ) -> Choice | None:
-        """Return the first choice that suffices with some sizes: the first engine, then the first budget.
+    def _first(self, place: int, sizes: Sizes, budgets: Budgets, *, in_memory: bool = False) -> Choice | None:
+        """Return the first choice that fits with some sizes: the first engine, then the first budget.
 
         The engine counts in rollout and weight sync, and the budget in the other phases, unless the engine
-        never sleeps.
+        never sleeps. With ``in_memory``, only the range of the estimate must fit.
         """
         for engine in self._engines:
             for budget in budgets:
                 layout = self._at(place, sizes, engine, budget)
-                if layout and suffices(layout):
+                if layout and (layout.estimate.fits if in_memory else layout.fits):
                     return sizes, engine, budget
                 if layout and (layout.estimate.fits or not layout.estimate.of_phase("optimizer-step").fits):
                     return None
@@ -362,54 +504,20 @@ class _Search:
         if key not in self._tried and (own := backend.estimate(level, sizes, budget)):
             usual = ENGINE_SHARE, backend.settings.rollout.utilization
             chosen = {*zip((ENGINE_TP, ENGINE_SHARE), engine, strict=True)} - {usual}
-            config = {name: value for name, value in chosen if name not in self._asked.config}
-            request = replace(own.request, gpu=self._asked.gpu, config={**own.request.config, **config})
+            config = {name: value for name, value in chosen if name not in self._question.config}
+            request = replace(own.request, gpu=self._question.gpu, config={**own.request.config, **config})
             moved = own.with_engine(request, self._capacity, *engine)
             self._tried[key] = Layout(request, moved, self._host_limit)
         return self._tried.get(key)
 
 
-def _with_megatron(asked: Request) -> Request:
+def _with_megatron(question: Request) -> Request:
     """Return a request with the settings that every layout with Megatron has."""
-    config = {key: value for key, value in asked.config.items() if not key.startswith(_OF_FSDP)}
+    config = {key: value for key, value in question.config.items() if not key.startswith(_OF_FSDP)}
     if rank := config.pop(f"{MODEL}.lora_rank", None):  # Megatron reads other keys
         config = {key: value for key, value in config.items() if key not in _ADAPTERS_OF_FSDP}
         config[f"{MODEL}.lora.rank"] = rank
-    return replace(asked, backend="megatron", config={**_ALWAYS_WITH_MEGATRON, **config})
-
-
-def _megatron_sizes(request: Request, data: EstimatorContext) -> Iterator[tuple[Sizes, Config]]:
-    """Yield Megatron's pipeline and tensor sizes with their settings, see ``_Backend``; given ones are kept.
-
-    Tensor parallelism divides the heads and the key-value heads, within a node with a fast link. Experts are
-    spread over as many GPUs as the pipeline allows, but over no more than 16 or in a recorded run.
-    """
-    shape, gpus, node = data.known_shape(request.model), request.gpus or 8, _node(request)
-    moe, divisor = shape.architecture.moe, math.gcd(shape.heads, shape.architecture.num_key_value_heads)
-
-    runs = (
-        run for run in data.runs.values() if figures_of(data, run.model) == figures_of(data, request.model)
-    )
-    most = max((run.settings.get(f"{ACTOR}.megatron.{_EXPERT}", 1) for run in runs), default=1)
-
-    def own(name: str) -> Any:
-        return request.config.get(f"{ACTOR}.megatron.{name}")
-
-    def choices(name: str, usual: Iterable[int]) -> Iterable[int]:
-        return (own(name),) if type(own(name)) is int and own(name) > 0 else usual
-
-    tensors = [size for size in _TENSORS if size <= node and not divisor % size]
-    for pipeline, tensor in product(choices(_PIPELINE, _STAGES), choices(_TENSOR, tensors)):
-        stages = _stages(shape.layers, pipeline)
-        if stages is None or gpus % (tensor * pipeline):
-            continue
-        stages = {name: size for name, size in stages.items() if own(name) is None}
-        sizes = {_TENSOR: tensor, _PIPELINE: pipeline, **stages}
-        if moe:
-            experts = (size for size in _EXPERTS if size <= max(most, _MOST_EXPERT))
-            fitting = (size for size in experts if not (moe.num_experts % size or gpus % (size * pipeline)))
-            sizes |= {_EXPERT: next(iter(choices(_EXPERT, fitting))), "expert_tensor_parallel_size": 1}
-        yield (pipeline, tensor), _set(_MEGATRON, **sizes)
+    return replace(question, backend="megatron", config={**_ALWAYS_WITH_MEGATRON, **config})
 
 
 def _stages(layers: int, pipeline: int) -> Config | None:
@@ -428,34 +536,3 @@ def _stages(layers: int, pipeline: int) -> Config | None:
     both = next((both for both in ends if 2 <= both <= 2 * most), 0)
     sizes = {_STAGE.format("first"): both // 2, _STAGE.format("last"): both - both // 2}
     return sizes if both else None
-
-
-def _node(request: Request) -> int:
-    """Return the number of GPUs of a node."""
-    return int(request.config.get(TRAINER_GPUS[1], min(8, request.gpus or 8)))
-
-
-def _engines(request: Request, given: Config, shape: Shape, settings: Settings) -> list[tuple[int, float]]:
-    """Return TP and share of rollout engines that start, the best first; the largest TP if none starts.
-
-    The best leave a third of their share to the KV cache. A larger share, up to 0.8, is better than a larger
-    TP, which exceeds a node only, and last, if no engine within a node leaves a third.
-    """
-    rollout, node = settings.rollout, _node(request)
-    shares = [rollout.utilization]
-    if ENGINE_SHARE not in given:
-        shares += [tenth / 10 for tenth in range(1, _MOST_TENTHS + 1) if tenth / 10 > rollout.utilization]
-    tensors = [rollout.tensor]
-    if ENGINE_TP not in given and not rollout.separate:
-        powers = (2**power for power in range(11))
-        tensors = [size for size in powers if not (settings.gpus % size or shape.heads % size)]
-    firsts: dict[tuple[bool, int], float] = {}
-    for tensor, share in product(tensors, shares):
-        if (False, tensor) in firsts or (tensor > node and any(not is_full for is_full, _ in firsts)):
-            continue
-        own = replace(settings, rollout=replace(rollout, tensor=tensor, utilization=share))
-        if cache_tokens(shape, own) >= max(settings.lengths.limit, needed_cache_tokens(shape, own)):
-            is_full = engine_weights(shape, own).size > _WEIGHTS_PART * share * settings.capacity
-            firsts.setdefault((is_full, tensor), share)
-    best = sorted(firsts, key=lambda key: (key[1] > node, *key))
-    return [(tensor, firsts[is_full, tensor]) for is_full, tensor in best] or [(tensors[-1], shares[0])]

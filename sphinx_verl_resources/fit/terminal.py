@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tabulate import tabulate
 
-from ..diagnostics import counted
 from ..memory.phases import LABELS, Phase
 from ..memory.recorded import credible
-from ..texts import nested_yaml
 from ..units import GIB, crossed, gib_number, short_number
-from .charts import phase_bars_text
-from .command import command_settings
+from .answer import Answer
+from .fewest import Fewest
 from .question import Question, task_text
-from .results import figures_of_fewest, usable_command
-from .words import MOST, about, change_text, heading, label, lines, short, title, whole
+from .results import figures_of_fewest
+from .words import MOST, about, change_text, heading, label, lines, phase_bars_text, short, title, whole
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from .answer import Answer
-    from .fewest import Fewest
-
+_UNKNOWN = "Set the number of GPUs with --gpus, as in 8xH100"
 #: The headings of ``_figures``.
 _FIGURES = "Layout | GiB per GPU | Offloads | Host GiB/node>"
 #: What follows the table of the fewest GPUs.
 _LEGEND = (
     "The figures are estimates, in each line for its first GPU, which has the least memory.",
-    "** No run of this model is recorded.",
-    "* No run of this model with so little GPU memory is recorded.",
+    "** No uncontested run of this model on known GPUs is recorded.",
+    "* No such run had so little GPU memory.",
     "? It might fit on this number (borderline).",
 )
 
@@ -82,21 +76,18 @@ def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, comm
     Args:
         answer: the answer.
         width: see above.
-        verbose: whether to add the components of the peak, and the settings.
+        verbose: whether to add the components of the peak.
         command: whether to add the command.
     """
-    own, settings, verdict = answer.best.estimate, answer.best.estimate.settings, answer.verdict
-    gpu, count, rank = answer.request.gpu or "GPU", answer.all_gpus, settings.actor.lora_rank
+    estimate, verdict, gpus = answer.best.estimate, answer.verdict, answer.all_gpus
+    settings, gpu, rank = estimate.settings, answer.request.gpu or "GPU", estimate.settings.actor.lora_rank
     task = f"{answer.task} of rank {rank}" if rank else answer.task
-    gpus = f"{count}×{gpu}" if count else f"an unknown number of {gpu}s"
-    if count and settings.other_gpus:
-        gpus += f" ({settings.gpus} for training)"
-    texts = [f"{title(verdict)}: {answer.request.model}, {task}, on {gpus}."]
+    on = f"{gpus}×{gpu}" if gpus else f"an unknown number of {gpu}s. {_UNKNOWN}"
+    training = f" ({settings.gpus} for training)" if gpus and settings.other_gpus else ""
+    texts = [f"{title(verdict)}: {answer.request.model}, {task}, on {on}{training}."]
     texts += [f"{line.title}: {line.plain}" if line.title else line.plain for line in lines(answer)]
-    texts += [f"Ignored: {text}" for text in own.unsupported if text not in own.undecided]
-    if count is None:
-        texts.append("Set the number of GPUs with --gpus, as in 8xH100.")
-    parts, shown = [wrapped(texts, width)], credible(own)
+    texts += [f"Ignored: {text}" for text in estimate.unsupported if text not in estimate.undecided]
+    parts, shown = [wrapped(texts, width)], credible(estimate)
     if shown and answer.reason not in ("unknown", "no-bfloat16"):
         parts.append(phase_bars_text(shown, width))
     if verdict not in ("fits", "unknown"):
@@ -104,14 +95,13 @@ def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, comm
         first = f"{heading(answer)}:" if changes else "No other setting makes it fit."
         parts.append(wrapped([first, *changes], width, "   "))
     if verdict == "fits" and (budget := answer.largest_token_budget):
-        text = f"With this layout, micro-batches of up to {short_number(budget)} tokens per GPU fit"
-        response = short_number(answer.longest_response or 0)
-        parts.append(wrapped([f"{text}, or responses of up to {response} tokens."], width))
-    if command and (words := usable_command(answer)):
+        text = f"With this layout, micro-batches of up to {budget:,} tokens per GPU fit"
+        text += f", or responses of up to {longest:,} tokens" if (longest := answer.longest_response) else ""
+        parts.append(wrapped([f"{text}."], width))
+    if command and (words := answer.command):
         parts.append(f"Command:\n{words}")
     if verbose and shown and verdict != "unknown":
         parts.append(f"{shown.peak_phase.label}:\n{components_text(shown.peak_phase, width)}")
-        parts.append(f"Settings:\n{nested_yaml(command_settings(answer.best))}")
     return "\n\n".join(parts)
 
 
@@ -159,16 +149,14 @@ def _figures(answer: Mapping[str, Any]) -> list[str]:
 
 def estimates_text(results: Sequence[Mapping[str, Any]], width: int = 0) -> str:
     """Return a row for each result of ``estimate --format json``."""
-    rows, ignoring = [], sum(bool(item["unsupported"]) for item in results)
+    rows, sizes = [], ("peak_gib", "low_gib", "high_gib", "capacity_gib", "logged_max_allocated_gib")
     for item in results:
         verdict = "no estimate" if "error" in item else short(item["verdict"], item["fits_up_to_tokens"])
-        sizes = ("peak_gib", "low_gib", "high_gib", "capacity_gib", "logged_max_allocated_gib")
-        peak, low, high, *others = (gib_number((item[name] or 0) * GIB) for name in sizes)
-        figures = (peak, f"{low} to {high}", *others, LABELS.get(item["binding_phase"], ""))
-        rows.append((item["id"], verdict, *(figures if item["peak_gib"] else [""] * 5)))
-    note = f"Settings that the estimate ignores: in {counted(ignoring, 'case')}; --format json lists them."
+        peak, low, high, *others = (item[name] and gib_number(item[name] * GIB) for name in sizes)
+        figures = (peak, peak and f"{low} to {high}", *others, LABELS.get(item["binding_phase"]))
+        rows.append((item["id"], verdict, *(text or "" for text in figures)))
     headings = "Case | Verdict | Peak GiB> | Range> | GPU GiB> | Metric GiB> | Peak phase"
-    return "\n\n".join([plain_table(headings, rows, width), *([note] if ignoring else [])])
+    return plain_table(headings, rows, width)
 
 
 def components_text(phase: Phase, width: int = 0) -> str:

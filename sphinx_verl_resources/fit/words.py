@@ -1,32 +1,29 @@
-"""The sentences about an answer, translated and without markup.
+"""The sentences about an answer, translated and without markup, and the bars of its phases.
 
 Pages, ``plan`` and the form say the same, because each of them shows the lines of this module.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import NamedTuple
 
-from ..diagnostics import NoAnswerError
+from ..charts import Bar, Drawing, Piece
 from ..i18n import N_, _, plural
-from ..memory.recorded import credible, estimate_run, figures
+from ..memory.estimate import Estimate
+from ..memory.recorded import credible, figures
+from ..memory.request import Verdict
 from ..memory.versions import behaviour, version_text
 from ..nodes import listed
+from ..records import Run
 from ..texts import WORD_TEXTS, run_title
-from ..units import GIB, gib, short_number
+from ..units import GIB, Category, gib
+from .answer import Answer
+from .changes import Change
 from .levers import ROUNDS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from ..memory.estimate import Estimate
-    from ..memory.registries import EstimatorContext
-    from ..memory.request import Verdict
-    from ..records import Run
-    from .answer import Answer
-    from .changes import Change
-    from .layouts import Layout, Reason
+from .search import Layout
 
 LABELS: Mapping[str, str] = {
     "fits": N_("fits"),
@@ -35,8 +32,8 @@ LABELS: Mapping[str, str] = {
     "does-not-fit": N_("does not fit"),
     "unknown": N_("unknown"),
 }
-#: The reasons of verdicts, see ``layouts.Reason``. Two more: a run that ran with the GPU's memory inside the
-#: range, and recorded runs that contradict an estimate which is too large.
+#: The reasons of verdicts, see ``search.REASONS``. Three more: a run that ran with the GPU's memory inside
+#: the range, sequences that are too long for the model, and recorded runs that contradict an estimate.
 REASONS: Mapping[str, str] = {
     "fits": "",
     "borderline": N_("The GPU's memory is inside this range."),
@@ -50,9 +47,10 @@ REASONS: Mapping[str, str] = {
         "sequences were short."
     ),
     "bounded": N_("It ran, so it needed no more than the GPU's memory."),
+    "positions": N_("Sequences can be longer than the model's positions, which verl rejects."),
     "contradicted": N_("Recorded runs contradict this: it is too high, or their sequences were short."),
 }
-#: What can be offloaded, in the words of ``layouts.OFFLOADED``.
+#: What can be offloaded, in the words of ``search.OFFLOADED``.
 PARTS = (N_("weights"), N_("gradients"), N_("optimizer"), N_("activations"))
 COSTS: Mapping[str, str] = {
     "none": N_("costs no time"),
@@ -89,7 +87,7 @@ class Line(NamedTuple):
     @property
     def plain(self) -> str:
         """The text without links."""
-        return self.text.replace("{runs}", listed(map(run_name, self.runs)))
+        return self.text.replace("{runs}", listed(dict.fromkeys(map(run_title, self.runs))))
 
 
 def lines(answer: Answer) -> list[Line]:
@@ -133,43 +131,36 @@ def short(verdict: Verdict, tokens: float | None) -> str:
     return text.format(verdict=label(verdict), tokens=two_digits(tokens or 0))
 
 
-def why(layout: Layout, reason: Reason) -> str:
+def why(layout: Layout, reason: str) -> str:
     """Return the figures of a layout, the reason of its verdict, and the lengths up to which it fits.
 
     Args:
         layout: the layout.
-        reason: the reason; unlike that of the layout, it considers recorded runs.
+        reason: the reason; unlike that of the layout, it considers recorded runs and the model's positions.
     """
-    own, key = layout.estimate, "contradicted" if reason == "ran" != layout.reason else str(layout.reason)
-    if own.undecided:
+    estimate, others = layout.estimate, {"ran": "contradicted", "lengths": "positions"}
+    key = reason if reason == layout.reason else others[reason]
+    if estimate.undecided:
         text = _("Settings that determine memory cannot be read: {settings}.")
-        return text.format(settings="; ".join(own.undecided))
-    if own.capacity is None:
+        return text.format(settings="; ".join(estimate.undecided))
+    if estimate.capacity is None:
         return _("The memory of the GPU is unknown.")
-    shown, tokens, (cache, needed) = credible(own), own.fits_up_to_tokens or 0, layout.cache
-    if own.ran and own.high > own.capacity:
+    shown, tokens, (cache, needed) = credible(estimate), estimate.fits_up_to_tokens or 0, layout.cache
+    if estimate.ran and estimate.high > estimate.capacity:
         key = "bounded" if shown else "ran"
     texts = [_(REASONS[key])]
     if key != "no-bfloat16":
         texts.insert(0, _("Peak {peak} GiB per GPU (range {low} to {high}); the GPU has {capacity} GiB."))
     if tokens and key != "ran":
         texts.append(_("It fits up to a mean of {tokens} tokens per sequence, prompt and response."))
-    if shown is not None and shown is not own:  # then it is for sequences of this mean
+    if shown and shown is not estimate:  # then it is for sequences of this mean
         texts.append(_("The figures below are for a mean of {tokens} tokens per sequence."))
-    sizes = {"peak": own.peak, "low": own.low, "high": own.high, "capacity": own.capacity}
-    counts = {"tokens": two_digits(tokens), "room": two_digits(cache), "needed": short_number(int(needed))}
-    return in_a_row(*texts).format(**{name: whole(size) for name, size in sizes.items()}, **counts)
+    sizes = {name: whole(getattr(estimate, name)) for name in ("peak", "low", "high", "capacity")}
+    counts = {"tokens": two_digits(tokens), "room": two_digits(cache), "needed": f"{int(needed):,}"}
+    return in_a_row(*texts).format(**sizes, **counts)
 
 
-# -- evidence and trust
-
-
-def run_name(run: Run) -> str:
-    """Return the title of a run, in words if its GPU is unknown."""
-    if run.gpus.type or run.gpus.memory_gb:
-        return run_title(run)
-    text = _("{model}, {task} on {count} GPUs of unknown type")
-    return text.format(model=run.short_name, task=run.task, count=run.gpus.count)
+# -- evidence and accuracy
 
 
 def measured(run: Run, estimate: Estimate | None) -> str:
@@ -187,11 +178,10 @@ def _evidence(answer: Answer) -> Iterator[Line]:
     """Yield the relevant recorded runs by their evidence word; a run that ran needs no other."""
     own, contested = answer.own, answer.contested
     others = [run for run in answer.evidence if run is not own and run.id not in contested][:MOST]
-    if own and own.word == "ran" and own.id not in contested:
-        others = []
+    is_proven = own is not None and own.word == "ran" and own.id not in contested
+    name = _("{word} with other settings") if answer.verdict == "does-not-fit" else "{word}"
     for word, text in WORD_TEXTS.items():
-        name = _("{word} with other settings") if answer.verdict == "does-not-fit" else "{word}"
-        runs = tuple(run for run in others if run.word == word)
+        runs = tuple(run for run in others if run.word == word and not is_proven)
         yield Line(word, name.format(word=as_title(_(text))), "{runs}." if runs else "", runs)
     for run in answer.evidence:
         if run.id in contested:
@@ -203,9 +193,9 @@ def _evidence(answer: Answer) -> Iterator[Line]:
 
 def _sure(answer: Answer) -> Line:
     """Return the errors of estimates of this kind, and whether there is no run that is comparable."""
-    trust, known = answer.trust, answer.trust.accuracy
-    text = _("No run of this kind was measured; the range allows for {error} %, the error of other runs.")
-    text = text.format(error=round(100 * trust.error))
+    known, smallest = answer.accuracy, answer.undercuts
+    text = _("No run of this kind was measured; the training process may be {error} % off, as in others.")
+    text = text.format(error=round(100 * answer.best.estimate.errors[0]))
     if known:
         text = plural(
             "Checked against one measured run of this kind ({compared}): {mean} % off.",
@@ -218,24 +208,12 @@ def _sure(answer: Answer) -> Line:
         counts = {"count": known.cases, "more": known.needed_more, "sources": sources}
         text = text.format(compared=known.compared, mean=mean, worst=worst, **counts)
     more = "" if answer.evidence else _("No comparable run is recorded.")
-    runs = (trust.smallest,) if trust.smallest and trust.undercuts else ()
-    if runs:
-        more = _("No run with so little GPU memory is recorded; the smallest is {runs}.")
-    return Line("sure", _("How sure"), in_a_row(text, more), runs)
+    if smallest:
+        more = _("No uncontested run on known GPUs had so little GPU memory; the smallest is {runs}.")
+    return Line("sure", _("How sure"), in_a_row(text, more), (smallest,) if smallest else ())
 
 
 # -- recorded runs
-
-
-def run_texts(run: Run, data: EstimatorContext) -> dict[str, str]:
-    """Return the computed columns of a recorded run; empty if its settings allow no estimate."""
-    with suppress(NoAnswerError):
-        estimate = estimate_run(run, data)
-        if ends := figures(estimate):
-            shown = credible(estimate)
-            phase = _(shown.peak_phase.label) if shown else ""
-            return {"estimate.peak": span(ends[0], ends[2]), "estimate.phase": phase}
-    return {}
 
 
 def span(low: float, high: float) -> str:
@@ -266,7 +244,7 @@ def _layout(answer: Answer) -> Iterator[Line]:
         more = _("Micro-batches have up to {tokens} tokens per GPU.") if budget else ""
         rounds = best.estimate.settings.actor.fsdp.parameter_bytes == 2 and not best.is_megatron
         text = in_a_row(_("{layout} on {gpus}."), more, _(ROUNDS) if rounds else "")
-        text = text.format(layout=best.name, gpus=gpus, tokens=short_number(budget or 0))
+        text = text.format(layout=best.name, gpus=gpus, tokens=f"{budget or 0:,}")
         yield Line("layout", _("Layout"), text)
     parts = [_(part) for part in PARTS if part in best.offloaded] or [_("nothing")]
     more = _("Adam runs on the CPU: slow.") if "adam-on-cpu" in best.offloaded else ""
@@ -279,15 +257,15 @@ def _layout(answer: Answer) -> Iterator[Line]:
 
 def _release(answer: Answer) -> Iterator[Line]:
     """Yield the verdict with another release of verl if it differs, and the cause if it is known."""
-    own, other, cause = answer.best, answer.other_release, ""
+    own, other = answer.best, answer.other_release
     if other:
         newer, older = version_text(own.request.version), version_text(other.request.version)
         text = _("{verdict} with verl {other} instead of {version} (peak {peak} GiB).")
         if behaviour(own.request.version).unsharded_gradients and other.estimate.peak < own.estimate.peak:
             cause = _("FSDP in {version} keeps whole gradients on every GPU until the last micro-batch.")
-        names = {"verdict": title(other.verdict), "other": older, "version": newer}
-        text = in_a_row(text, cause).format(peak=whole(other.estimate.peak), **names)
-        yield Line("release", _("Other release"), text)
+            text = in_a_row(text, cause)
+        figures = {"verdict": title(other.verdict), "peak": whole(other.estimate.peak)}
+        yield Line("release", _("Other release"), text.format(other=older, version=newer, **figures))
 
 
 def heading(answer: Answer) -> str:
@@ -353,3 +331,60 @@ def two_digits(count: float) -> str:
     """
     step = 10 ** max(0, len(str(int(count))) - 2)
     return f"{int(count) // step * step:,}"
+
+
+# -- bars
+
+#: The signs for pieces without a letter, in a terminal.
+_SIGNS = {"range": "-", "limit": "|"}
+
+
+def phase_chart(estimate: Estimate, title: str) -> Drawing:
+    """Draw a bar for each phase against the GPU's capacity, with the numbers of the table by phase.
+
+    Args:
+        estimate: the estimate of a run.
+        title: the name of the chart.
+    """
+    capacity, bars = estimate.capacity or 0.0, []
+    limit = [Piece(capacity, capacity, "limit")] if capacity else []
+    for phase in estimate.phases:
+        label, is_peak, ends = _(phase.label), phase is estimate.peak_phase, accumulate(phase.sizes.values())
+        parts = zip(Category, phase.sizes.values(), ends, strict=True)
+        pieces = [Piece(end - size, end, each.colour, each.letter) for each, size, end in parts if size]
+        if is_peak:
+            label = _("{phase} (peak)").format(phase=label)
+            pieces.append(Piece(estimate.low, estimate.high, "range"))
+        bars.append(Bar(label, f"{whole(phase.total)} GiB", [*pieces, *limit], is_peak))
+    used = [each for each in Category if any(phase.sizes[each] for phase in estimate.phases)]
+    legend = [Bar(_(each.heading), "", [Piece(0, 1, each.colour, each.letter)]) for each in used]
+    text = _("Range of the peak: {low} to {high} GiB")
+    text = text.format(low=whole(estimate.low), high=whole(estimate.high))
+    legend.append(Bar(text, "", [Piece(0, 1, "range")]))
+    if capacity:
+        text = _("GPU capacity: {size} GiB").format(size=whole(capacity))
+        legend.append(Bar(text, "", [Piece(0.4, 1, "limit")]))
+    return Drawing(title, bars, legend)
+
+
+def phase_bars_text(estimate: Estimate, width: int) -> str:
+    """Return the same bars as text: a line for each phase, a letter for each category, and the legend.
+
+    Args:
+        estimate: the estimate of a run.
+        width: the characters of a line; 60 are the least.
+    """
+    drawing, width, lines = phase_chart(estimate, ""), max(60, width), []
+    labels = max(len(bar.label) for bar in drawing.bars)
+    room, most = width - labels - 13, max(piece.end for bar in drawing.bars for piece in bar.pieces)
+    for label, value, pieces, _bold in drawing.bars:
+        text = ""
+        for _start, end, paint, letter in pieces:
+            place = round(end / most * room)
+            if paint == "limit":
+                text = f"{text[:place]:<{place}}|{text[place + 1 :]}"
+            text = text.ljust(place, _SIGNS.get(paint, letter))
+        lines.append(f"{label:<{labels}} {text:<{room + 1}}{value:>11}")
+    signs = (_SIGNS.get(key.pieces[0].paint, key.pieces[0].letter) for key in drawing.legend)
+    legend = ", ".join(f"{sign}\xa0{key.label}" for sign, key in zip(signs, drawing.legend, strict=True))
+    return "\n".join([*lines, textwrap.fill(legend, width).replace("\xa0", " ")])

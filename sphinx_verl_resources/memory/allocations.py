@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..i18n import N_, _
 from ..units import GIB, Category, Component, Evidence, Factor, short_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Constant(NamedTuple):

@@ -5,20 +5,15 @@ Source: configuration and modelling files of Hugging Face transformers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..diagnostics import Diagnostic, NoAnswerError, Severity, did_you_mean
-from ..strict_yaml import read_yaml
+from ..diagnostics import Code, Diagnostic, NoAnswerError, Severity, did_you_mean
+from ..strict_yaml import Document, Loc, read_yaml
 from ..validation import explained, got_instead, try_model
 from .architectures import Architecture, Vision
 from .shape import Counts, vision_parameters
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..diagnostics import Code
-    from ..strict_yaml import Document, Loc
 
 # -- model types
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import Literal
 
-from ..units import GIB
-from .allocations import CONTEXT, CUDA_GRAPHS, POOL_OFFSET, Kind, allocate, fixed, size_of
+from ..diagnostics import Diagnostic
+from ..units import GIB, Evidence
+from .allocations import (
+    CONTEXT,
+    CUDA_GRAPHS,
+    POOL_OFFSET,
+    Allocation,
+    Allocations,
+    Kind,
+    allocate,
+    fixed,
+    size_of,
+)
+from .architectures import Architecture
 from .request import ROLLOUT, warning_at
+from .settings import Settings
+from .shape import Shape
 from .versions import behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..diagnostics import Diagnostic
-    from ..units import Evidence
-    from .allocations import Allocation, Allocations
-    from .architectures import Architecture
-    from .settings import Settings
-    from .shape import Shape
 
 EngineState = Literal["not started", "awake", "asleep", "taking weights"]
 _GRAPHS = fixed(Kind.CUDA_GRAPHS, CUDA_GRAPHS)

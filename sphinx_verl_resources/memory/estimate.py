@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from ..diagnostics import NoAnswerError
+from ..diagnostics import Diagnostic, NoAnswerError
 from ..units import Breakdown, Factor
-from .allocations import ABOVE, BELOW, ENGINE_LEAST, ENGINE_MOST, HOST, TYPICAL_LENGTH, Kind, fixed, size_of
+from .allocations import (
+    ABOVE,
+    BELOW,
+    ENGINE_LEAST,
+    ENGINE_MOST,
+    HOST,
+    TYPICAL_LENGTH,
+    Allocations,
+    Constant,
+    Kind,
+    fixed,
+    size_of,
+)
 from .engine import cache_problems, sleeping_weights, vllm_pool_in_torch_peak
-from .phases import phases_of, roles_of
-from .registries import EASYR1, FSDP, MEGATRON, TRAINING, capacity_of, capacity_range
+from .phases import Phase, phases_of, roles_of
+from .registries import EASYR1, FSDP, MEGATRON, TRAINING, EstimatorContext, capacity_of, capacity_range
+from .request import Request, Verdict
 from .resolve import key_warnings, resolve
-from .settings import gpu_of, least
-from .versions import behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from ..diagnostics import Diagnostic
-    from .allocations import Allocations, Constant
-    from .phases import Phase
-    from .registries import EstimatorContext
-    from .request import Request, Verdict
-    from .settings import Settings
-    from .shape import Shape
-    from .versions import Version
+from .settings import Settings, gpu_of, least
+from .shape import Shape
+from .versions import Version, behaviour
 
 #: The first version of verl with today's training workers.
 _TODAY = (0, 8, 0)
@@ -287,15 +290,21 @@ def attempt(request: Request, registries: EstimatorContext) -> Estimate | NoAnsw
 def kind_of(shape: Shape, settings: Settings) -> str:
     """Return the kind of a run; errors are recorded by kind.
 
-    This is one of ``CASE_GROUPS``, for verl with ``-lora`` for adapters and ``-experts``, in this order.
+    This is one of ``CASE_GROUPS``, for verl with ``-lora`` for adapters, ``-experts``, and
+    ``-offload-policy`` if FSDP2 keeps its states on the host, in this order.
     """
     if settings.entropy_free:
         return EASYR1
     if settings.trains_alone:
         return TRAINING
-    is_lora, has_experts = settings.actor.lora_rank > 0, shape.architecture.moe is not None
-    traits = {"-today": settings.version >= _TODAY, "-lora": is_lora, "-experts": has_experts}
-    group = MEGATRON if settings.actor.backend == "megatron" else FSDP
+    actor = settings.actor
+    traits = {
+        "-today": settings.version >= _TODAY,
+        "-lora": actor.lora_rank > 0,
+        "-experts": shape.architecture.moe is not None,
+        "-offload-policy": actor.backend == "fsdp2" and actor.fsdp.offload_policy,
+    }
+    group = MEGATRON if actor.backend == "megatron" else FSDP
     return group + "".join(name for name, applies in traits.items() if applies)
 
 

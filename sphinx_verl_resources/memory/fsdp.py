@@ -7,20 +7,13 @@ the embedding and an untied head separately, and keeps nothing gathered at the l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from .allocations import Kind, Update, allocate, size_of
-from .settings import micro_batches
-from .shape import adapter_parameters
+from .allocations import Allocations, Kind, Update, allocate, size_of
+from .roles import Role, Sharding
+from .settings import Settings, micro_batches
+from .shape import Shape, adapter_parameters
 from .versions import behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .allocations import Allocations
-    from .roles import Role, Sharding
-    from .settings import Settings
-    from .shape import Shape
 
 #: Bytes per parameter of the gathered layer that computes, with FSDP and FSDP2. Forward: the layer, in two
 #: buffers with FSDP2. Backward: also the next layer, and with FSDP2 the last layer's gradient in 32 bits.

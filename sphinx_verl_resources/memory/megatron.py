@@ -23,20 +23,14 @@ alive; a peer's measurements of plain training agree within 3 % beyond the state
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from .allocations import Kind, Update, allocate
-from .settings import micro_batches
-from .shape import adapter_parameters, bytes_of, layer_sizes
+from .allocations import Allocations, Kind, Update, allocate
+from .roles import Megatron, Role
+from .settings import Settings, micro_batches
+from .shape import LayerCount, Shape, adapter_parameters, bytes_of, layer_sizes
 from .versions import behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .allocations import Allocations
-    from .roles import Megatron, Role
-    from .settings import Settings
-    from .shape import LayerCount, Shape
 
 # -- bytes per token of a layer
 

@@ -6,26 +6,30 @@ phase: verl at 1dda039b9 and earlier releases, see ``versions``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from ..i18n import N_
 from ..units import GIB, Breakdown, Category
-from .allocations import COMMUNICATORS, CONTEXT, FRAGMENTATION, Constant, Kind, allocate, fixed, size_of
-from .engine import engine_allocations
+from .allocations import (
+    COMMUNICATORS,
+    CONTEXT,
+    FRAGMENTATION,
+    Allocations,
+    Constant,
+    Kind,
+    allocate,
+    fixed,
+    size_of,
+)
+from .engine import EngineState, engine_allocations
 from .fsdp import FsdpRole
 from .megatron import MegatronRole, megatron_roles
-from .roles import tokens_of
+from .roles import Role, tokens_of
+from .settings import Settings
+from .shape import Shape
 from .versions import behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from .allocations import Allocations
-    from .engine import EngineState
-    from .roles import Role
-    from .settings import Settings
-    from .shape import Shape
 
 # -- vocabulary-wide tensors
 

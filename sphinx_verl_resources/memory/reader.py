@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, ROOT, error_at, warning_at
+from ..diagnostics import Code, Diagnostic
+from .registries import EstimatorContext
+from .request import (
+    ACTOR,
+    DATA_TYPES,
+    MODEL,
+    REFERENCE,
+    ROLLOUT,
+    ROOT,
+    Backend,
+    Request,
+    error_at,
+    warning_at,
+)
 from .versions import behaviour
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ..diagnostics import Code, Diagnostic
-    from .registries import EstimatorContext
-    from .request import Backend, Request
 
 BYPASS = "algorithm.rollout_correction.bypass_mode"
 #: Differing defaults of the trainers whose rollout engines have separate GPUs.

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..dataset import Dataset
 from ..diagnostics import NoAnswerError, did_you_mean
+from ..records import Run
 from ..units import GIB
+from .cases import Case
 from .estimate import AnyEstimate, Estimate, estimate
-from .registries import FSDP, EstimatorContext, capacity_of
-from .request import ACTOR, ROLLOUT, Request, Verdict, error_at
+from .registries import CASE_GROUPS, FSDP, EstimatorContext, capacity_of
+from .request import ACTOR, ROLLOUT, Request, error_at
 from .roles import LIMITS
 from .settings import TRAINER_GPUS, USUAL_CAPACITY, gpu_of
 from .versions import CURRENT, DOCUMENTED, EARLY, OBSERVED, Version, version_of, version_on
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from ..dataset import Dataset
-    from ..records import Run
-    from .cases import Case
 
 
 def recorded_run(data: Dataset, name: str) -> Run:
@@ -183,7 +180,8 @@ class Score:
     @property
     def group(self) -> str:
         """The group of the case, one of ``CASE_GROUPS``; FSDP's if it has no estimate."""
-        return self.estimate.kind.removesuffix("-experts").removesuffix("-lora") if self.estimate else FSDP
+        kind = self.estimate.kind if self.estimate else FSDP
+        return max((name for name in CASE_GROUPS if kind.startswith(name)), key=len)
 
     @property
     def deviation(self) -> float | None:
@@ -196,16 +194,11 @@ class Score:
         return self.low <= self.observed <= self.high if self.observed else None
 
     @property
-    def verdict(self) -> Verdict:
-        """The verdict of the estimate."""
-        return self.estimate.verdict if self.estimate else "unknown"
-
-    @property
     def agrees(self) -> bool | None:
         """True if the verdict is compatible with the outcome; None if either is unknown."""
-        if self.case.outcome is None or self.verdict == "unknown":
+        if self.case.outcome is None or self.estimate is None or self.estimate.verdict == "unknown":
             return None
-        return self.verdict != ("fits" if self.case.outcome == "oom" else "does-not-fit")
+        return self.estimate.verdict != ("fits" if self.case.outcome == "oom" else "does-not-fit")
 
 
 def score(case: Case, registries: EstimatorContext, ask: Callable[..., AnyEstimate] = estimate_case) -> Score:

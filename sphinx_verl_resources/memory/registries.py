@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from copy import copy, deepcopy
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from ..dataset import CASES, Dataset
 from ..diagnostics import Diagnostic, Location, NoAnswerError, did_you_mean, one_line
 from ..records import NamedRecord, Record, Text, fold
+from ..registries import ConfigKey, Gpu, Registry
 from ..units import GIB, MIB
 from .allocations import DRIVER_RESERVE
 from .architectures import Architecture, ArchitectureFile
+from .cases import Cases, load_cases
 from .request import dotted_leaves
 from .shape import Shape
-from .versions import version_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ..registries import ConfigKey, Gpu, Registry
-    from .cases import Cases
-    from .versions import Version
-
+from .versions import Version, version_of
 
 #: Words in the name of a GPU that say how it is mounted or sold, not which one it is.
 _BESIDE = re.compile(r"(?i)\b(geforce|tesla|instinct|sxm\d*|pcie|hbm\d*e?|oam)\b|ascend[ _-]*(?=9\d)")
@@ -268,8 +263,6 @@ class EstimatorContext(Dataset):
     @cached_property
     def cases(self) -> Cases:
         """The cases that the estimator is tested on."""
-        from .cases import load_cases
-
         found = load_cases(self.files[CASES], recorded=True)
         self.problems["cases"] = list(found.problems)
         return found

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from ..diagnostics import Code, Diagnostic, Location, NoAnswerError, Severity
 from ..records import MOST_GPUS
 from ..selection import whole_number
-from .versions import CURRENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .versions import Version
+from .versions import CURRENT, Version
 
 ROOT = "actor_rollout_ref"
 ACTOR = f"{ROOT}.actor"

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..dataset import bundled_directory
-from ..diagnostics import NoAnswerError
+from ..diagnostics import Diagnostic, NoAnswerError
 from .megatron import stage_sizes
 from .reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Reader
+from .registries import EstimatorContext
 from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request, dotted_leaves, error_at, warning_at
 from .roles import ADAMS, BACKENDS, CRITIC_SIZES
-from .settings import ENGINES, MODELLED, TRAINER_GPUS, settings_of
+from .settings import ENGINES, MODELLED, TRAINER_GPUS, Settings, settings_of
+from .shape import Shape
 from .versions import CURRENT, LAST, RELEASES, Version, version_of, version_text
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ..diagnostics import Diagnostic
-    from .registries import EstimatorContext
-    from .settings import Settings
-    from .shape import Shape
-
-    Problems = Iterable[Diagnostic]
+Problems = Iterable[Diagnostic]
 
 
 #: Problems that are reported at the key of a setting; others are reported at its value.

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from .allocations import LENGTH_SPREAD
-from .reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Reader, keys_of, read_fields, setting
-from .request import ACTOR, REFERENCE, ROLLOUT
-
-if TYPE_CHECKING:
-    from .reader import Sections
-    from .request import Backend
-    from .shape import Targets
+from .reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Reader, Sections, keys_of, read_fields, setting
+from .request import ACTOR, REFERENCE, ROLLOUT, Backend
+from .shape import Targets
 
 #: The training backends that are modelled.
 BACKENDS: tuple[Backend, ...] = ("fsdp", "fsdp2", "megatron")

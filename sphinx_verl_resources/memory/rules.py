@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ..check import Check, rule
-from ..diagnostics import NoAnswerError, Severity
+from ..check import Check, Finding, rule
+from ..diagnostics import Diagnostic, NoAnswerError, Severity
+from ..records import Run
 from ..units import GIB, MIB, gib_number
 from ..validation import valid_entries
 from .architectures import Architecture
 from .estimate import Estimate, attempt
 from .recorded import has_own_rollout_gpus, request_of_run, version_of_run
+from .registries import EstimatorContext
 from .request import error_at
 from .resolve import AT_KEY, settings_problems
 from .settings import TRAINER_GPUS, all_gpus
 from .shape import Counts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..check import Finding
-    from ..diagnostics import Diagnostic
-    from ..records import Run
-    from .registries import EstimatorContext
 
 
 def run_problems(run: Run, registries: EstimatorContext) -> Iterator[Diagnostic]:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
+from ..registries import Gpu
 from ..units import GIB
 from .allocations import TYPICAL_LENGTH
 from .reader import BYPASS, ENGINE_OPTIONS, OF_ACTOR, OF_REFERENCE, Reader, keys_of, read_fields, setting
-from .registries import capacity_of, capacity_range, gpu_named, no_gpu
+from .registries import EstimatorContext, capacity_of, capacity_range, gpu_named, no_gpu
 from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, Request
-from .roles import LIMITS, ROLE_KEYS, Sharding, read_lengths, read_micro_batch, read_roles
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
-    from typing import Any
-
-    from ..registries import Gpu
-    from .registries import EstimatorContext
-    from .roles import Lengths, MicroBatch, Role
-    from .versions import Version
+from .roles import (
+    LIMITS,
+    ROLE_KEYS,
+    Lengths,
+    MicroBatch,
+    Role,
+    Sharding,
+    read_lengths,
+    read_micro_batch,
+    read_roles,
+)
+from .versions import Version
 
 # -- GPUs
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ..units import Evidence
-    from .architectures import Architecture, Vision
-
+from ..units import Evidence
+from .architectures import Architecture, Vision
 
 #: Linear modules: inputs and outputs, by the last part of the name.
 Modules = dict[str, tuple[int, int]]

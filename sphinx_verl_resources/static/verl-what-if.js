@@ -94,10 +94,11 @@
       const cell = cells[shown - first];
       const isKnown = typeof cell !== 'string';
       const [kind, bar, command, low, high, capacity, ...numbers] = isKnown ? cell : [];
-      const [verdict, script, ...texts] = answers.kinds[kind] ?? ['unknown', ''];
-      const withNumbers = (text) => text.replaceAll('{#}', () => numbers.shift());
+      const [verdict, ...texts] = answers.kinds[kind] ?? ['unknown'];
+      const withNumbers = (text, write = String) => text.replaceAll('{#}', () => write(numbers.shift()));
+      const inText = (number) => number.toLocaleString('en');
       const links = { ...shared.links, GPU: options.gpu[chosen.gpu].value };
-      const lines = texts.map((index) => fill(withNumbers(answers.texts[index]), links));
+      const lines = texts.map((index) => fill(withNumbers(answers.texts[index], inText), links));
       const code = (answers.commands[command] ?? []).map((index) => withNumbers(answers.words[index])).join('\n');
       if (isKnown) {
         const phases = answers.bars[bar].map((index) => answers.pieces[index]);
@@ -114,7 +115,6 @@
       part('.verl-if-lines').innerHTML = others.map((text) => `<p>${text}</p>`).join('');
       part('pre').textContent = code;
       [figure.hidden, button.hidden, part('details').hidden] = [!isKnown, !code, !code];
-      Object.assign(part('.verl-if-script'), { hidden: !script, href: shared.scripts[script] ?? '' });
     }
 
     /** Load the answers for the chosen model and show one of them, unless another choice was made meanwhile. */

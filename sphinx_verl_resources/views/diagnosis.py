@@ -5,10 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from ..fit.charts import phase_bars_text
 from ..fit.command import as_arguments
 from ..fit.terminal import components_text
-from ..fit.words import label
+from ..fit.words import label, phase_bars_text
 from ..intake.log_facts import HOST_MEMORY, PEAK_ALLOCATED
 from ..intake.remedies import size_in
 from ..memory.phases import LABELS

@@ -56,8 +56,7 @@ def test_the_text(run):
     assert out.startswith("Fits: Qwen/Qwen2.5-7B, GRPO, on 8×H100.\n")
     assert {line.name for line in said} >= {"verdict", "ran", "offloaded", "host", "sure", "assumed"}
     verbose = run("plan qwen2.5-7b --gpus 8xH100 --verbose")[1]
-    for word in ("Evidence", "Settings:\n"):
-        assert (word in verbose, word in out) == (True, False)
+    assert ("Evidence" in verbose, "Evidence" in out) == (True, False)
 
 
 @pytest.mark.parametrize("columns", [60, 300])
@@ -122,19 +121,15 @@ def test_the_fewest_of_each_memory_size(result, run):
     assert of_80["gpus"]["count"] < of_80["without_offloading"]
     out = run("plan qwen2.5-32b --response 1024")[1]
     assert out.startswith("Fewest GPUs for Qwen/Qwen2.5-32B, GRPO, by the memory of a GPU:\n")
-    for words in ("none: no", "first GPU", "* No run of this model with", "** No run of this model is"):
+    for words in ("none: no", "first GPU", "* No such run", "** No uncontested run of this model"):
         assert words in out
 
 
 def test_a_gpu_without_a_number(result):
+    """The number is verl's default, as in ``estimate``; a change names more GPUs."""
     code, values, _ = result("plan Qwen/Qwen2.5-72B --gpu H100")
-    count = values["gpus"]["count"]
-    assert (code, values["verdict"], values["assumed"][0]) == (
-        0,
-        "fits",
-        f"{count} GPUs, the fewest that fit",
-    )
-    assert result(f"plan Qwen/Qwen2.5-72B --gpus {count // 2}xH100")[1]["verdict"] != "fits"
+    assert (code, values["gpus"]["count"], "8 GPUs" in values["assumed"]) == (0, 8, True)
+    assert values["change"][0]["overrides"] == {"trainer.nnodes": 2, "trainer.n_gpus_per_node": 8}
 
 
 def test_what_fits_on_gpus(result):
@@ -150,8 +145,8 @@ def test_what_fits_on_gpus(result):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "no model and no GPU given; give a model such as qwen2.5-7b, or GPUs"),
-        ("qwen2.5-7b --gpus 8", "8 GPUs given, but not their type; write --gpus 8xH100 for example"),
+        ("", "no type of GPU given; write --gpus 8xH100, or give a model alone for the fewest GPUs"),
+        ("qwen2.5-7b --gpus 8", "no type of GPU given; write --gpus 8xH100, or give a model alone"),
         ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: unknown model 'Qwen/Qwen2.5-9B'; give the path of its config.json"),
         ("qwn2.5-7b --gpus 8xH100", "model: unknown model 'qwn2.5-7b'; did you mean 'Qwen/Qwen2.5-7B'? If not, give"),
         ("qwen2.5-7b --gpus 8xH10", "unknown GPU 'H10'; did you mean 'H100'?"),

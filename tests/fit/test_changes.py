@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.fit.answer import Answers, answer
 from sphinx_verl_resources.fit.changes import ADAPTERS_ONLY, changes_for
-from sphinx_verl_resources.fit.fewest import fewest_of
-from sphinx_verl_resources.fit.layouts import Layout
+from sphinx_verl_resources.fit.fewest import verdict_on
 from sphinx_verl_resources.fit.levers import FILLS_HOST, ROUNDS
 from sphinx_verl_resources.fit.question import TASKS, Question
+from sphinx_verl_resources.fit.search import COUNTS, Layout
 from sphinx_verl_resources.memory.estimate import Estimate, attempt, estimate
 from sphinx_verl_resources.memory.recorded import fitted, request_of_run
 from sphinx_verl_resources.memory.registries import EstimatorContext
@@ -123,8 +123,9 @@ def test_a_plan_needs_as_many_gpus_as_the_table_says(question):
     """And it proposes LoRA, as the form does."""
     found = answer(question, DATA)
     more = next(change for change in found.changes if GPUS[0] in change.overrides)
-    fewest = fewest_of(Answers(question, DATA), question.gpu)
-    assert more.overrides[GPUS[0]] * more.overrides[GPUS[1]] == fewest.request.gpus
+    answers = Answers(question, DATA)
+    fewest = next(count for count in COUNTS if verdict_on(answers, count, question.gpu) == "fits")
+    assert more.overrides[GPUS[0]] * more.overrides[GPUS[1]] == fewest
     assert any(key.endswith(("lora.rank", "lora_rank")) for key in found.changes[-1].overrides)
     for change in found.changes:
         same = replace(found.best, estimate=after(found.best.request, change.overrides))
@@ -132,6 +133,13 @@ def test_a_plan_needs_as_many_gpus_as_the_table_says(question):
         actor = same.estimate.settings.actor.megatron
         ends = [size for size in (actor.first_layers, actor.last_layers) if size]
         assert (same.estimate.shape.layers - sum(ends)) % max(1, actor.pipeline - len(ends)) == 0
+
+
+def test_a_change_of_the_backend_changes_the_configuration_of_verl():
+    found = answer(Question("Qwen/Qwen2.5-14B", 8, "RTX-5090", prompt=8000, response=8000), DATA)
+    other = next(change for change in found.changes if change.overrides.get("model_engine"))
+    assert (found.best.is_megatron, other.overrides["model_engine"]) == (True, "dp")
+    assert "model_engine=dp" in other.arguments
 
 
 def keeps_its_promise(request):

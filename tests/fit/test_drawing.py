@@ -11,13 +11,11 @@ from themes import ROOT
 
 from sphinx_verl_resources.analysis import Line
 from sphinx_verl_resources.charts import Drawing, waterfall
-from sphinx_verl_resources.fit.charts import phase_bars_text, phase_chart
-from sphinx_verl_resources.fit.words import LABELS
+from sphinx_verl_resources.fit.words import LABELS, phase_bars_text, phase_chart
 from sphinx_verl_resources.memory.estimate import estimate
 from sphinx_verl_resources.memory.recorded import request_of_run
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import VERDICTS, Request
-from sphinx_verl_resources.records import Measured
 from sphinx_verl_resources.units import Breakdown, Category, Component, Factor
 
 FACTS = EstimatorContext()
@@ -64,7 +62,7 @@ def test_every_run_has_a_chart_whose_pieces_differ_in_lightness_and_letter():
     for run in FACTS.runs.values():
         if run.settings:
             found = estimate(request_of_run(run, FACTS), FACTS)
-            chart = phase_chart(found, run.short_name, run.measured)
+            chart = phase_chart(found, run.short_name)
             check(chart)
             for bar in chart.bars:
                 large = [
@@ -105,14 +103,6 @@ def test_without_a_capacity_there_is_no_line():
     found = estimate(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS)
     assert not check(phase_chart(found, "x")).select(".verl-limit")
     assert "|" not in phase_bars_text(found, 80)
-
-
-def test_a_measured_value_says_what_it_counts(critic):
-    found = check(phase_chart(critic, "x", Measured(gib=60.0, counter="torch-max-allocated")))
-    assert (
-        found.find("span", string="Measured: allocated by PyTorch").find_next("span").get_text() == "60.0 GiB"
-    )
-    assert "Measured" not in check(phase_chart(critic, "x", Measured(host_ram_gib=98))).get_text()
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from sphinx_verl_resources.fit.answer import answer, answer_run, answer_settings
-from sphinx_verl_resources.fit.evidence import is_proof, needs_of, runs_by_figures, runs_for
+from sphinx_verl_resources.fit.evidence import is_proof, needs_of, runs_by_figures, runs_for, smallest_run
 from sphinx_verl_resources.fit.question import Question, request_of
 from sphinx_verl_resources.memory.recorded import request_of_run
 from sphinx_verl_resources.memory.registries import EstimatorContext
@@ -116,7 +116,7 @@ def test_a_contested_run_proves_nothing():
     contested = "qwen2-5-32b-grpo-8xh20"
     assert found.contested == {contested: "https://github.com/verl-project/verl/issues/3124"}
     assert contested not in [run.id for run in found.proof]
-    assert found.trust.smallest.id != contested
+    assert smallest_run(found.needs, DATA)[1].id != contested
 
 
 def test_a_length_that_was_not_read_leaves_no_evidence():
@@ -145,10 +145,9 @@ def question_of(run, needs, gpus, gpu):
     overrides = {"actor_rollout_ref.hybrid_engine": False} if needs.separate else {}
     if needs.eight_bit:
         overrides["actor_rollout_ref.rollout.quantization"] = "fp8"
-    prompt = needs.sequence - needs.response
     rank = 32 if needs.rank == math.inf else needs.rank
     task = "PPO" if needs.critic else "DAPO" if needs.task == "DAPO" else "GRPO"
-    return Question(run.model, gpus, gpu, task, rank, prompt, needs.response, overrides)
+    return Question(run.model, gpus, gpu, task, rank, needs.prompt, needs.response, overrides)
 
 
 @pytest.mark.parametrize("run_id", THAT_RAN)
@@ -209,20 +208,29 @@ def test_a_run_says_nothing_about_settings_that_take_more_than_its_own():
 )
 def test_measured_runs_of_the_same_kind(model, config, version, runs, error):
     """By backend, time of verl, full fine-tuning or adapters, dense or experts."""
-    trust = answer_settings(Request(model, config, gpus=8, gpu="H200", version=version), DATA).trust
-    mean = trust.accuracy and trust.accuracy.mean_error
-    assert (trust.measured_runs, mean) == (runs, error and pytest.approx(error, abs=5e-4))
+    found = answer_settings(Request(model, config, gpus=8, gpu="H200", version=version), DATA)
+    mean = found.accuracy and found.accuracy.mean_error
+    assert (found.accuracy.cases if found.accuracy else 0, mean) == (
+        runs,
+        error and pytest.approx(error, abs=5e-4),
+    )
 
 
 @pytest.mark.parametrize(
-    ("model", "gpus", "gpu", "smallest", "undercuts"),
+    ("model", "gpus", "gpu", "undercuts"),
     [
-        ("Qwen/Qwen2.5-Coder-14B-Instruct", 2, "H200", "qwen2-5-coder-14b-grpo-4xh800", True),
-        ("Qwen/Qwen2.5-Coder-14B-Instruct", 4, "H800", "qwen2-5-coder-14b-grpo-4xh800", False),
-        ("meta-llama/Llama-3.1-8B-Instruct", 8, "H100", None, False),  # without a recorded run
+        ("Qwen/Qwen2.5-Coder-14B-Instruct", 2, "H200", "qwen2-5-coder-14b-grpo-4xh800"),
+        ("Qwen/Qwen2.5-Coder-14B-Instruct", 4, "H800", None),  # as many
+        ("meta-llama/Llama-3.1-8B-Instruct", 8, "H100", None),  # without a recorded run
     ],
 )
-def test_an_estimate_that_undercuts_every_recorded_run_says_so(model, gpus, gpu, smallest, undercuts):
+def test_an_estimate_that_undercuts_every_recorded_run_says_so(model, gpus, gpu, undercuts):
     found = answer(Question(model, gpus, gpu), DATA)
-    run = found.trust.smallest
-    assert (found.verdict, run and run.id, found.trust.undercuts) == ("fits", smallest, undercuts)
+    run = found.undercuts
+    assert (found.verdict, run and run.id) == ("fits", undercuts)
+
+
+def test_gpus_for_rollout_alone_count_as_memory():
+    pool = {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}  # the smallest recorded run has 16 GPUs, too
+    found = answer(Question("Qwen/Qwen2.5-Math-7B", 8, "H20", "DAPO", overrides=pool), DATA)
+    assert (found.verdict, found.all_gpus, found.undercuts) == ("fits", 16, None)

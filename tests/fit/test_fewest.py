@@ -67,7 +67,9 @@ def test_none_has_a_reason(model, memory, why):
 
 
 def test_tables_have_the_answers_of_the_command_line():
-    (table,) = fewest_tables(DATA, memories=(40,), task="GRPO", sizes=("1.5B", "14B"), config={})
+    (table,) = fewest_tables(
+        DATA, ("1.5B", "14B"), lambda model, rank: fewest_by_memory(Question(model, lora=rank), DATA, (40,))
+    )
     assert [full.recorded for _size, full, _lora in table] == [False, True], "1.5B only with LoRA"
     for size, *both in table:
         for cell, rank in zip(both, (0, 32), strict=True):

@@ -6,11 +6,12 @@ import json
 
 import pytest
 
+from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.fit import form
+from sphinx_verl_resources.fit.answer import Answers
 from sphinx_verl_resources.fit.evidence import figures_of
-from sphinx_verl_resources.fit.fewest import POWERS, size_models
+from sphinx_verl_resources.fit.fewest import POWERS, size_models, window_of
 from sphinx_verl_resources.fit.form import (
-    CHOSEN,
     RANKS,
     RESPONSES,
     answers_text,
@@ -18,6 +19,7 @@ from sphinx_verl_resources.fit.form import (
     gpu_groups,
     pieces_of,
 )  # fmt: skip
+from sphinx_verl_resources.fit.question import Question
 from sphinx_verl_resources.memory.registries import EstimatorContext, capacity_of
 from sphinx_verl_resources.units import GIB
 
@@ -29,7 +31,6 @@ GPU = """gpus:
     vendor: nvidia
     kind: nominal
 """
-TP = {"actor_rollout_ref.rollout.tensor_model_parallel_size": 4}
 
 
 def test_the_models_are_those_of_runs_and_sizes_once_each():
@@ -50,7 +51,7 @@ def test_the_answer_for_a_memory_size_holds_for_each_gpu_that_is_named():
 
 
 def test_windows_begin_where_it_does_not_fit_and_reach_the_fewest_that_fit():
-    found = json.loads(answers_text("Qwen/Qwen2.5-0.5B", {}, DATA))
+    found = json.loads(answers_text("Qwen/Qwen2.5-0.5B", DATA))
     windows, texts, words = found["windows"], found["texts"], found["words"]
     assert len(windows) == len(gpu_groups(DATA)) * len(RANKS) * len(RESPONSES)
     for first, fewest, *cells in windows:
@@ -59,20 +60,25 @@ def test_windows_begin_where_it_does_not_fit_and_reach_the_fewest_that_fit():
         assert first == 0 or verdicts[0] == "does-not-fit"
         assert [first + at for at, verdict in enumerate(verdicts) if verdict == "fits"][:1] == [fewest]
         for kind, _bars, command, _low, _high, _capacity, *numbers in cells:
-            pieces = [texts[index] for index in found["kinds"][kind][2:]]
+            pieces = [texts[index] for index in found["kinds"][kind][1:]]
             pieces += [words[index] for index in found["commands"][command]]
             assert "".join(pieces).count("{#}") == len(numbers)
     for column, name in enumerate(("kinds", "bars", "commands")):
         assert {cell[column] for _, _, *cells in windows for cell in cells} == set(range(len(found[name])))
 
 
-def test_a_number_of_gpus_without_an_estimate_says_why():
-    found = json.loads(answers_text("Qwen/Qwen2.5-1.5B", TP, DATA))
-    first, fewest, reason, *_cells = found["windows"][0]
-    assert (first, fewest) == (1, 2)
-    assert reason.startswith(
-        "actor_rollout_ref.rollout.tensor_model_parallel_size: 4 does not divide the 2 GPUs"
-    )
+def test_a_window_begins_with_every_number_on_which_it_might_fit():
+    """On one L4 it might fit, on two not: only two shard gradients."""
+    answers = Answers(Question("Qwen/Qwen2.5-7B", gpus=1, response=1024), DATA)
+    first, fits, cells = window_of(answers, "L4")
+    assert (first, [each.verdict for each in cells][:2]) == (0, ["borderline", "does-not-fit"])
+    assert cells[fits].verdict == "fits"
+
+
+def test_a_number_of_gpus_without_an_estimate_says_why(monkeypatch):
+    error = NoAnswerError.because("a < b")
+    monkeypatch.setattr(form, "window_of", lambda *_question: (1, 2, [error]))
+    assert json.loads(answers_text("Qwen/Qwen2.5-1.5B", DATA))["windows"][0] == [1, 2, "a &lt; b"]
 
 
 def test_pieces_add_up_to_the_rounded_total(ask):
@@ -80,19 +86,14 @@ def test_pieces_add_up_to_the_rounded_total(ask):
         assert sum(pieces_of(phase)) == round(phase.total / GIB)
 
 
-def test_no_key_that_a_choice_sets_is_free():
-    chosen = {key.split(".")[-1] for key in CHOSEN}
-    assert chosen == {"max_response_length", "path", "lora_rank", "rank", "nnodes", "n_gpus_per_node"}
-
-
 @pytest.mark.parametrize("parallel", [0, 2])
 def test_only_what_decides_answers_computes_them_again(project, data, monkeypatch, parallel):
     """Another process computes them if there are several, so a file records which."""
     log = data.path.parent / "log"
 
-    def fake(model, settings, data):
+    def fake(model, data):
         with log.open("a") as stream:
-            stream.write(f"{model} {settings}\n")
+            stream.write(f"{model}\n")
         return "{}"
 
     def computed(text="", **run):
@@ -101,7 +102,7 @@ def test_only_what_decides_answers_computes_them_again(project, data, monkeypatc
         page = project.page(f".. verl-what-if::\n   :models: Qwen/Qwen2.5-0.5B, Qwen/Qwen2.5-7B\n\n{text}")
         build = page.build(parallel=parallel, verl_resources_data=["../data"])
         assert build.warnings == []
-        return sorted(line.split(" ")[0].rpartition("/")[2] for line in log.read_text().splitlines())
+        return sorted(line.rpartition("/")[2] for line in log.read_text().splitlines())
 
     monkeypatch.setattr(form, "answers_text", fake)
     both = ["Qwen2.5-0.5B", "Qwen2.5-7B"]
@@ -110,7 +111,6 @@ def test_only_what_decides_answers_computes_them_again(project, data, monkeypatc
     assert computed(added="2026-01-01") == ["Qwen2.5-7B"]
     data.write("gpus.yaml", GPU)
     assert computed(added="2026-01-01") == both
-    assert computed("   data.train_batch_size: 64", added="2026-01-01") == both
-    (kept, *_rest) = (project.path / "_build/doctrees").glob("verl-what-if-*")
+    (kept, _other) = (project.path / "_build/doctrees").glob("verl-what-if-*")
     kept.write_text(kept.read_text()[:-1])
-    assert len(computed("   data.train_batch_size: 64\n\nText.", added="2026-01-01")) <= 1
+    assert len(computed("Text.", added="2026-01-01")) == 1

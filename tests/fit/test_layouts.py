@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.fit import search
-from sphinx_verl_resources.fit.layouts import Layout
 from sphinx_verl_resources.fit.question import Question, request_of
+from sphinx_verl_resources.fit.search import Layout
 from sphinx_verl_resources.memory.estimate import Estimate, attempt, estimate
-from sphinx_verl_resources.memory.recorded import BUDGETS, ENGINE_SHARE, ENGINE_TP
+from sphinx_verl_resources.memory.recorded import ENGINE_SHARE, ENGINE_TP
 from sphinx_verl_resources.memory.registries import EstimatorContext
 
 DATA = EstimatorContext()
@@ -21,16 +21,13 @@ A, R = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 def of_space(question, level):
     """Yield the layouts of a level with the least memory: every size and engine, the cheapest budgets."""
-    backend = search._Backend(request_of(question), DATA, level.is_megatron)
+    backend = search._Backend(request_of(question), DATA, megatron=level.backend == "megatron")
     gpu, heads = DATA.gpus.get(question.gpu), backend.shape.heads
     tensors = [size for size in (1, 2, 4, 8) if not (question.gpus % size or heads % size)]
-    for sizes, tensor, tenths, budget in product(backend.sizes, tensors, range(5, 9), backend.cheapest):
-        if sizes[1] == 1 or gpu.fast_link:
-            engine = {ENGINE_TP: tensor, ENGINE_SHARE: tenths / 10}
-            request = backend._having(
-                {**backend.sizes[sizes], **level.settings, **dict.fromkeys(BUDGETS, budget)}
-            )
-            found = attempt(request.having(engine), DATA)
+    for sizes, budget in product(backend.sizes, backend.cheapest):
+        own = backend.estimate(level, sizes, budget)
+        for tensor, tenths in product(tensors, range(5, 9)) if sizes[1] == 1 or gpu.fast_link else ():
+            found = attempt(own.request.having({ENGINE_TP: tensor, ENGINE_SHARE: tenths / 10}), DATA)
             if isinstance(found, Estimate):
                 yield Layout(found.request, found)
 
@@ -60,7 +57,7 @@ def test_the_search_finds_the_first_level_on_which_a_layout_fits(model, gpus, gp
     assert best.fits == bool(first)
     if first:
         chosen = {key: best.request.config.get(key, value) for key, value in first.settings.items()}
-        assert (chosen, best.is_megatron) == (dict(first.settings), first.is_megatron)
+        assert (chosen, best.is_megatron) == (first.settings, first.backend == "megatron")
 
 
 QUESTIONS = st.builds(

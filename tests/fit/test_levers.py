@@ -17,6 +17,7 @@ REGISTRIES = EstimatorContext()
 A, M, R, REF = (f"actor_rollout_ref.{section}" for section in ("actor", "model", "rollout", "ref"))
 FSDP, BUDGET, SHARE = f"{A}.fsdp_config", f"{A}.ppo_max_token_len_per_gpu", f"{R}.gpu_memory_utilization"
 LOG_PROB, ULYSSES = f"{R}.log_prob_micro_batch_size_per_gpu", "fsdp_config.ulysses_sequence_parallel_size"
+STAGES = f"{A}.megatron.pipeline_model_parallel_size"
 TENSOR, NO_SYNC = f"{A}.megatron.tensor_model_parallel_size", f"{FSDP}.use_no_sync_for_gradient_accumulation"
 FULL, FIXED = {f"{A}.use_dynamic_bsz": True, f"{R}.n": 8}, {f"{A}.ppo_micro_batch_size_per_gpu": 4}
 OFFLOADED = {f"{FSDP}.{name}_offload": True for name in ("param", "optimizer")}
@@ -46,6 +47,8 @@ OFFERED = [
     ({**FULL, SHARE: 0.35, f"{R}.tensor_model_parallel_size": 1, "data.max_response_length": 100_000}, {}, [], f"{SHARE}=0.2"),  # an engine that holds one sequence
     ({**FULL, **OFFLOADED}, {}, [f"{FSDP}.param_offload=False"], f"{FSDP}.param_offload=True"), ({**FULL, BUDGET: 262_144}, {}, [], f"{BUDGET}=262144"),
     ({**MEGATRON, TENSOR: 2}, EXPERTS, [f"{TENSOR}=8", f"{A}.megatron.expert_model_parallel_size=16 {A}.megatron.expert_tensor_parallel_size=1"], f"{TENSOR}=2"),
+    # A pipeline size divides the layers: 64 of Qwen2.5-32B, and 61 of DeepSeek-V3.
+    (MEGATRON, {"model": "Qwen/Qwen2.5-32B"}, [f"{STAGES}=8"], f"{STAGES}=16"), (MEGATRON, {**EXPERTS, "model": "deepseek-ai/DeepSeek-V3"}, [], STAGES),
     # Fused kernels are CUDA's; what the reference keeps on the host is not offloaded with FSDP.
     (MEGATRON, {"gpu": "Ascend-A2"}, [f"{A}.megatron.param_offload=True"], f"{M}.use_fused_kernels"), (FULL, {}, [f"{M}.use_fused_kernels=True"], f"{REF}.fsdp_config.param_offload"),
     # The present value is unknown.
@@ -64,10 +67,7 @@ def ask(config, model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):
 @pytest.mark.parametrize(("settings", "others", "phase", "setting"), BEST)
 def test_the_setting_that_saves_most(settings, others, phase, setting):
     own = ask(settings, **others)
-    best = levers.best_suggestion(own)
-    assert (own.peak_phase.name, best.setting) == (phase, setting)
-    assert best.saves == pytest.approx(own.peak - best.peak)
-    assert best.saves > 0.01 * own.peak
+    assert (own.peak_phase.name, levers.best_suggestion(own)) == (phase, setting)
 
 
 @pytest.mark.parametrize(("settings", "others", "offered", "missing"), OFFERED)

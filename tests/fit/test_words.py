@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import get_args
 
 import pytest
 
 from sphinx_verl_resources.fit import words
 from sphinx_verl_resources.fit.answer import answer, answer_run, answer_settings
 from sphinx_verl_resources.fit.changes import Change
-from sphinx_verl_resources.fit.evidence import Trust
-from sphinx_verl_resources.fit.layouts import OFFLOADED, Layout, Reason
 from sphinx_verl_resources.fit.question import TASKS, Question
+from sphinx_verl_resources.fit.search import OFFLOADED, REASONS, Layout
 from sphinx_verl_resources.memory.estimate import Estimate, estimate
 from sphinx_verl_resources.memory.recorded import RAN, credible, estimate_run, figures
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import VERDICTS, Request
+from sphinx_verl_resources.texts import run_title
 from sphinx_verl_resources.units import GIB
 
 DATA = EstimatorContext()
@@ -31,7 +30,7 @@ def own() -> Estimate:
     return estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), DATA)
 
 
-def why(own: Estimate, reason: Reason | None = None) -> str:
+def why(own: Estimate, reason: str | None = None) -> str:
     layout = Layout(own.request, own)
     return words.why(layout, reason or layout.reason)
 
@@ -43,7 +42,7 @@ def sentences(own) -> dict[str, str]:
 
 def test_each_verdict_and_each_reason_has_words():
     assert set(words.LABELS) == set(VERDICTS)
-    assert set(words.REASONS) == {*get_args(Reason), "bounded", "contradicted"} - {"unknown"}
+    assert set(words.REASONS) == {*REASONS, "bounded", "contradicted", "positions"} - {"unknown"}
     assert {*words.PARTS, "adam-on-cpu"} == set(OFFLOADED)
 
 
@@ -112,7 +111,7 @@ def test_runs_are_named_by_their_evidence_word():
     assert "ran" not in sentences(answer_run(ran, DATA))  # it is about this run
     assert sentences(answer_run(reported, DATA))["ran"] == "Ran: Qwen3-8B, GRPO on 4×H20."
     unknown = ran.model_copy(update={"gpus": ran.gpus.model_copy(update={"type": None})})
-    assert words.run_name(unknown) == "Qwen2-7B, GRPO on 2 GPUs of unknown type"
+    assert run_title(unknown) == "Qwen2-7B, GRPO on 2 GPUs of unknown type"
 
 
 def test_offloading_and_the_host_limit_are_always_said():
@@ -133,20 +132,28 @@ def test_offloading_and_the_host_limit_are_always_said():
         (7, "Checked against 7 measured runs of this kind (x; y) from 4 sources: 8 % off on average, at most 16 %; "
             "3 of 7 needed more than estimated."),
         (1, "Checked against one measured run of this kind (x; y): 8 % off."),
-        (0, "No run of this kind was measured; the range allows for 19 %, the error of other runs."),
+        (0, "No run of this kind was measured; the training process may be 19 % off, as in others."),
     ],
 )  # fmt: skip
 def test_how_sure_it_is(ask, cases, text):
     errors = {"mean_error": 0.078, "worst_error": 0.163, "needed_more": 3}
     known = SimpleNamespace(compared="x; y", cases=cases, sources=4, **errors) if cases else None
     own, smallest = ask(), DATA.runs["qwen2-7b-grpo-2xh800"]
-    vars(own)["trust"] = Trust(known, 0.188)
+    vars(own)["accuracy"] = known
     assert sentences(own)["sure"] == f"How sure: {text}"
     vars(own)["evidence"] = ()
     assert sentences(own)["sure"] == f"How sure: {text} No comparable run is recorded."
-    vars(own)["trust"] = Trust(known, 0.188, smallest, undercuts=True)
-    more = "No run with so little GPU memory is recorded; the smallest is Qwen2-7B, GRPO on 2×H800."
+    vars(own)["undercuts"] = smallest
+    more = (
+        "No uncontested run on known GPUs had so little GPU memory; the smallest is Qwen2-7B, GRPO on 2×H800."
+    )
     assert sentences(own)["sure"] == f"How sure: {text} {more}"
+
+
+def test_sequences_beyond_the_positions_of_the_model_are_not_green():
+    own = answer(Question("Qwen/Qwen2.5-Math-7B", 8, "H100", response=8192), DATA)
+    assert (own.best.verdict, own.verdict) == ("fits", "depends-on-lengths")
+    assert words.why(own.best, own.reason).endswith(words.REASONS["positions"])
 
 
 def test_another_release_with_another_verdict_is_said():

@@ -46,7 +46,11 @@ def test_no_recorded_case_or_run_is_contradicted(registries):
     """None that ran out of memory fits, and none that ran does not fit."""
     scores = [score_any(each, registries) for each in CASES if each.is_scored]
     assert {item.case.id for item in scores if item.agrees is False} == CONTRADICTED.keys()
-    ran = [item.verdict for item in scores if item.case.config is not None and item.case.outcome != "oom"]
+    ran = [
+        item.estimate.verdict
+        for item in scores
+        if item.case.config is not None and item.case.outcome != "oom"
+    ]
     assert ran.count("fits") + ran.count("depends-on-lengths") >= 0.8 * len(ran) > 40
     runs = [estimate_run(run, registries) for run in DATA.runs.values() if run.settings and run.kind in RAN]
     assert [own.request for own in runs if replace(own, ran=False).verdict == "does-not-fit"] == []

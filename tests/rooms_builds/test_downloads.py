@@ -74,6 +74,7 @@ def test_the_json_says_what_is_recorded_and_computed(pages, estimated):
         "high_gib": gib_value(expected.high),
         "capacity_gib": gib_value(expected.capacity),
         "binding_phase": expected.peak_phase.name,
+        "host_ram_gib_per_node": gib_value(expected.host.total),
         "measured_runs_of_this_kind": a["computed"]["measured_runs_of_this_kind"],
     }
     assert a["computed"]["measured_runs_of_this_kind"] > 0
@@ -100,7 +101,7 @@ def test_the_files_publish_what_the_page_shows_and_nothing_else(project):
         text = " ".join(block.get_text().split()) if block else ""
         shown = re.search(r"Peak ([\d,]+) GiB per GPU \(range ([\d,]+) to ([\d,]+)\)", text)
         assert bool(computed) is bool(shown), name
-        assert bool(computed) is bool(csv_rows[name]["computed_high_gib"]), name
+        assert bool(computed) is bool(csv_rows[name]["computed.high_gib"]), name
         if shown:
             sizes = [float(size.replace(",", "")) for size in shown.groups()]
             found_sizes = [computed[key] for key in ("peak_gib", "low_gib", "high_gib")]
@@ -113,6 +114,7 @@ def test_the_csv_is_flat(pages, estimated):
     found = files(pages.build())["verl-resources.csv"]
     rows = {row["id"]: row for row in csv.DictReader(found.splitlines())}
     assert list(rows) == ["a", "b"]
-    assert rows["a"]["computed_peak_gib"] == str(round(estimated.peak / GIB, 3))
-    assert (rows["a"]["measured_gib"], rows["a"]["gpu_count"], rows["a"]["gpu"]) == ("60.0", "8", "H100")
-    assert rows["b"]["computed_peak_gib"] == rows["b"]["max_batch_prompts"] == ""
+    assert rows["a"]["computed.peak_gib"] == str(round(estimated.peak / GIB, 3))
+    recorded = [rows["a"][name] for name in ("measured.gib", "gpus.count", "gpus.type")]
+    assert recorded == ["60.0", "8", "H100"]
+    assert rows["b"]["computed.peak_gib"] == rows["b"]["max_batch"] == ""

@@ -9,13 +9,21 @@ from page_cases import words
 
 from sphinx_verl_resources.fit import directives
 from sphinx_verl_resources.fit.fewest import fewest_by_memory, fewest_tables
+from sphinx_verl_resources.fit.question import Question
 from sphinx_verl_resources.memory.registries import EstimatorContext
 
-PAGE = ".. verl-fewest::\n   :memory: 40 80 96\n   :sizes: 7B 32B\n"
+DATA = EstimatorContext()
+PAGE = ".. verl-fewest::\n   :sizes: 7B 32B\n"
+
+
+def tables_of(memories):
+    return fewest_tables(
+        DATA, ("7B", "32B"), lambda model, rank: fewest_by_memory(Question(model, lora=rank), DATA, memories)
+    )
 
 
 def test_a_cell_has_the_fewest_gpus_and_the_recorded_run(project):
-    (table,) = fewest_tables(EstimatorContext(), memories=(80,), task="GRPO", sizes=("7B", "32B"), config={})
+    (table,) = tables_of((80,))
     build = project.page(".. verl-runs:: 7B 32B\n", "rows.rst").page(PAGE).build()
     assert build.warnings == []
     shown = build.soup().select_one("#fewest-80-gb")
@@ -54,25 +62,25 @@ def test_the_largest_model_on_some_gpus_is_the_last_whose_fewest_are_no_more(pro
 def test_formats_without_tabs_show_one_table_after_the_other(project, builder):
     build = project.page(PAGE).build(builder)
     text = build.text("index.txt") if builder == "text" else build.text("index.xhtml")
-    captions = [text.index(f"Fewest GPUs for GRPO, {size} GB each") for size in (40, 80, 96)]
+    captions = [text.index(f"Fewest GPUs for GRPO, {size} GB each") for size in directives.MEMORIES]
     assert captions == sorted(captions)
 
 
 def test_the_values_of_the_table_are_a_file_whose_name_follows_from_the_options(project):
-    options = "   :memory: 80\n   :sizes: 7B 32B\n"
-    page = f".. verl-fewest::\n{options}\n.. verl-fewest::\n{options}   :task: ppo\n"
+    page = f"{PAGE}\n.. verl-fewest::\n   :sizes: 7B\n"
     build = project.page(page).build()
     first, second = (link["href"] for link in build.soup().select("ul.verl-legend a"))
     assert first != second
     found = json.loads(build.text(first))
-    assert [(item["size"], item["lora_rank"]) for item in found] == [
-        ("7B", 0),
-        ("7B", 32),
-        ("32B", 0),
-        ("32B", 32),
+    tables = tables_of(directives.MEMORIES)
+    expected = [
+        (size, rank, cell)
+        for table in tables
+        for size, *both in table
+        for rank, cell in zip((0, 32), both, strict=True)
     ]
-    (table,) = fewest_tables(EstimatorContext(), memories=(80,), task="GRPO", sizes=("7B", "32B"), config={})
-    for item, cell in zip(found, (cell for _size, *both in table for cell in both), strict=True):
+    assert [(item["size"], item["lora_rank"]) for item in found] == [row[:2] for row in expected]
+    for item, (_size, _rank, cell) in zip(found, expected, strict=True):
         assert list(item) == ["size", "lora_rank", *(result := cell.result)]
         assert {name: item[name] for name in result} == result
 
@@ -87,7 +95,7 @@ def test_an_edit_of_a_run_answers_again_for_its_model_only(project, data, monkey
     def built(**run):
         models.clear()
         data.run("a", model="Qwen/Qwen2.5-7B", **run)
-        page = project.page(".. verl-fewest::\n   :memory: 80\n   :sizes: 0.5B 7B\n")
+        page = project.page(".. verl-fewest::\n   :sizes: 0.5B 7B\n")
         build = page.build(verl_resources_data=["../data"])
         assert build.warnings == []
         return [*models], build.soup().select_one("#fewest-80-gb").text

@@ -34,7 +34,6 @@ def shared(build, page="index.html"):
 def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, builder):
     project.page(".. _verl-estimator:\n\nThe estimator\n=============\n\nText.\n", "more.rst")
     project.page(".. verl-runs:: 7B\n", "rows.rst")
-    project.conf |= {"verl_resources_script_url": "https://scripts.example/{ref}/{path}"}
     build = project.page(f"{SMALL}\n.. toctree::\n\n   rows\n   more\n").build(builder)
     assert build.warnings == []
     soup, data = build.soup(), shared(build)
@@ -57,7 +56,6 @@ def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, b
     assert f'<a href="{rows[0]}">' in data["links"]["qwen2-7b-grpo-2xh800"]
     more = {"html": "more.html", "dirhtml": "more/", "singlehtml": ""}[builder]
     assert found.select(f".verl-if-actions a[href='{more}#verl-estimator']")
-    assert found.select_one(".verl-if-script")["href"].startswith("https://scripts.example/2239fd0f")
     assert soup.select("script[src*='verl-tables.js']"), "which copies"
     assert soup.select("link[href*='verl-what-if.css']")
     if builder == "html":
@@ -74,7 +72,6 @@ def test_elsewhere_is_the_first_answer(project, builder):
     text = " ".join(re.sub(r"<[^>]*>", "", " ".join(path.read_text("utf-8") for path in pages)).split())
     assert re.search(r"Fits\W", text)
     assert "Offloaded to host memory" in text
-    assert "console" in text, "the end of the command"
     assert "Copy the command" not in text
 
 
