@@ -76,14 +76,13 @@ class Answer:
         If the question gives settings, a run proves something only if its own settings need at least as much
         memory. Unless such a run had as long sequences, verl rejects those beyond the model's positions.
         """
-        own, reason = self.best.estimate, self.best.reason
+        own, reason, proof = self.best.estimate, self.best.reason, self.proof
         most = own.settings.positions or own.shape.architecture.positions_of(self.request.model)
-        if reason == "fits" and not (own.ran or self.proof) and own.settings.lengths.limit > most:
+        if reason == "fits" and not (own.ran or proof) and own.settings.lengths.limit > most:
             return "lengths"
-        if reason != "too-large" or not self.proof:
-            return reason
-        is_wrong = self.is_open or takes_no_more(self.best.estimate, self.proof, self.data)
-        return "ran" if is_wrong else "too-large"
+        if reason == "too-large" and proof and (self.is_open or takes_no_more(own, proof, self.data)):
+            return "ran"
+        return reason
 
     @property
     def verdict(self) -> Verdict:

@@ -31,7 +31,7 @@ class Change(NamedTuple):
         high: the high end of the range with the change.
         verdict: the verdict with the change.
         cost: its cost in time.
-        caveats: its other costs, each a translatable sentence.
+        sentences: what it does and when not to use it, to be translated.
     """
 
     overrides: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Change(NamedTuple):
     high: float
     verdict: Verdict
     cost: Cost
-    caveats: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
 
 
 def changes_for(layout: Layout, asked: Request | None = None) -> tuple[Change, ...]:
@@ -134,9 +134,9 @@ class _Combination:
         overrides, own = _overrides(self.start, after), after.estimate
         arguments = as_arguments(overrides, after.request.version, own.registries)
         cost: Cost = max((lever.cost for lever in levers), key=COSTS.index, default="none")
-        caveats = dict.fromkeys(lever.caveat for lever in levers if lever.caveat)
-        caveats |= {ROUNDS: None} if "bfloat16" in overrides.values() else {}
-        return Change(overrides, arguments, own.peak, own.high, after.verdict, cost, tuple(caveats))
+        sentences = dict.fromkeys(lever.sentence for lever in levers if lever.sentence)
+        sentences |= {ROUNDS: None} if "bfloat16" in overrides.values() else {}
+        return Change(overrides, arguments, own.peak, own.high, after.verdict, cost, tuple(sentences))
 
 
 def _options(layout: Layout) -> list[Option]:
@@ -174,14 +174,14 @@ def _lora(layout: Layout, asked: Request | None) -> _Combination | None:
     return None if layout.estimate.settings.actor.lora_rank else _having(own, layout, asked, ADAPTERS_ONLY)
 
 
-def _having(own: Overrides, layout: Layout, asked: Request | None, caveat: str = "") -> _Combination | None:
+def _having(own: Overrides, layout: Layout, asked: Request | None, sentence: str = "") -> _Combination | None:
     """Return settings with the levers that they need to fit; None if nothing suffices.
 
     A plan, whose question is ``asked``, chooses the others, with the training backend of the layout if
     possible.
     """
     if asked is None:
-        first = _Combination(layout, (Option(Lever(own, "none", caveat=caveat), (own,)),))
+        first = _Combination(layout, (Option(Lever(own, "none", sentence=sentence), (own,)),))
         best = first.joined(option for option in _options(first.layout) if option.lever.rank <= 1)
         return best.needed() if best.layout.fits else None
     for backend in ("megatron" if layout.is_megatron else "fsdp", asked.backend):
@@ -191,7 +191,7 @@ def _having(own: Overrides, layout: Layout, asked: Request | None, caveat: str =
             plan = searches.on(asked.gpus, asked.gpu)
             if plan.fits:
                 is_slower = "adam-on-cpu" in {*plan.offloaded} - {*layout.offloaded}
-                lever = Lever({}, "much" if is_slower else "none", caveat=caveat)
+                lever = Lever({}, "much" if is_slower else "none", sentence=sentence)
                 parts = _parts(_overrides(layout, plan), own)
                 return _Combination(layout, tuple(Option(lever, (part,)) for part in parts)).needed()
     return None

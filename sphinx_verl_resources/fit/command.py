@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from ..memory.registries import EstimatorContext
@@ -113,7 +112,6 @@ def as_arguments(settings: Mapping[str, Any], version: Version, data: EstimatorC
     return tuple(overrides({_spelling(key, version, data): value for key, value in settings.items()}))
 
 
-@lru_cache(maxsize=4096)
 def _spelling(key: str, version: Version, data: EstimatorContext) -> str:
     """Return a key under its name in a version of verl, with Hydra's prefix if verl's YAML files lack it.
 

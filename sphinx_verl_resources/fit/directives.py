@@ -68,7 +68,7 @@ def answer_nodes(answer: Answer, env: BuildEnvironment) -> list[nodes.Node]:
     for change in answer.changes[: texts.MOST]:
         settings = nodes.literal("", " ".join(change.arguments))
         changes += item(blocks.fill(texts.change_text(change, "{settings}", seen), settings=settings))
-        seen.update(change.caveats)
+        seen.update(change.sentences)
     if changes.children:
         items += item(blocks.fill(_("{title}:"), title=nodes.strong("", texts.heading(answer))), changes)
     for line in others:
@@ -425,7 +425,7 @@ class VerlAccuracy(VerlDirective):
         reasons = {item.case.id: item.case.contested or item.case.not_scored or item.error for item in scores}
         notes = [f"{case}: {reason}" for case, reason in reasons.items() if reason]
         headings = (
-            *(_("Case and source"), _("Model"), _("GPUs"), _("Computed (GiB)"), _("Range (GiB)")),
+            *(_("Case and source"), _("Kind"), _("Model"), _("GPUs"), _("Computed (GiB)"), _("Range (GiB)")),
             *(_("Observed (GiB)"), _("Error"), _("Inside, or verdict")),
         )
         table = self.table(blocks.table_group(headings, map(_case, scores)), _("Every case"))
@@ -437,6 +437,7 @@ def _case(item: Score) -> Iterator[blocks.Cell | str]:
     """Yield the cells of a case."""
     case, own, observed = item.case, item.estimate, item.observed
     yield blocks.Cell([(case.id, case.source.address if case.source else None)], [], (blocks.PATH_CLASS,))
+    yield own.kind if own else ""
     yield case.model.rpartition("/")[2]
     yield "*".join(filter(None, (str(case.gpus.count or "?"), case.gpus.type)))
     sizes = (item.computed, item.low, item.high) if observed else own and (own.peak, own.low, own.high)

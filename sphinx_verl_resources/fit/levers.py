@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import product, takewhile
+from itertools import chain, product, takewhile
 from typing import Any, Literal, NamedTuple, get_args
 
 from ..i18n import N_
 from ..memory.engine import cache_tokens
-from ..memory.estimate import AnyEstimate, Estimate, attempt
+from ..memory.estimate import Estimate, attempt
 from ..memory.phases import LABELS
 from ..memory.reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Sections
 from ..memory.recorded import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
@@ -41,7 +41,7 @@ ROUNDS = N_(
     "Weights, gradients and Adam's moments are in bfloat16, without an fp32 copy: small updates may be "
     "lost to rounding. Compare the reward with an fp32 run."
 )
-FILLS_HOST = N_("Offloaded state uses host memory.")
+UPDATES_ON_CPU = N_("States are in host memory, and the CPU computes the optimizer step.")
 #: Phases: all of them, the updates, and those with micro-batches; with logits, and those of neither a GPU's
 #: memory: the start of the rollout engine, and host memory.
 _ALL = frozenset(LABELS)
@@ -61,20 +61,20 @@ class Lever(NamedTuple):
             names of ``Sections``; ``{backend}`` is the section of the training backend.
         cost: its cost in time.
         phases: the phases that it can lower; a lever of one role may lower those in which the other works.
-        caveat: when not to use it, as a translatable sentence; empty if it has no other cost.
+        sentence: what it does, and when not to use it, to be translated.
         cuda_only: whether verl does not use it on NPUs.
     """
 
     steps: Overrides | Callable[[Estimate, Role], Iterable[Overrides]]
     cost: Cost
     phases: frozenset[str] = frozenset()
-    caveat: str = ""
+    sentence: str = ""
     cuda_only: bool = False
 
     @property
     def rank(self) -> int:
         """The rank of its cost; a lever that can change results comes last."""
-        return CHANGES_RESULTS if self.caveat == ROUNDS else COSTS.index(self.cost)
+        return CHANGES_RESULTS if self.sentence == ROUNDS else COSTS.index(self.cost)
 
 
 class Option(NamedTuple):
@@ -248,67 +248,82 @@ def _starting(own: Estimate, _: Role) -> Iterator[Overrides]:
 
 _CPU = "{role}.optim.override_optimizer_config"
 _CORE = "{megatron}.override_transformer_config.recompute"
+_RECOMPUTED = N_("Activations are computed again in the backward pass.")
 #: All levers, the cheapest first; of those with equal costs, the first to try comes first. The last ones are
 #: for engines that do not start, and for full hosts.
 LEVERS = (
-    Lever({"{model}.use_remove_padding": True}, "none", _BATCHES),  # docs/perf/perf_tuning.rst:67
-    Lever(_dynamic, "none", _BATCHES),  # docs/perf/perf_tuning.rst:126
+    # docs/perf/perf_tuning.rst:67
+    Lever({"{model}.use_remove_padding": True}, "none", _BATCHES, N_("Padding takes no memory.")),
+    # docs/perf/perf_tuning.rst:126
+    Lever(_dynamic, "none", _BATCHES, N_("Micro-batches have a number of tokens instead of sequences.")),
     # Triton kernels with Megatron (utils/kernel/kernels.py:577); with FSDP verl's scripts for NPUs leave them
     # off.
-    Lever({"{model}.use_fused_kernels": True}, "none", _BATCHES, cuda_only=True),
-    Lever(_whole_mini_batch, "none", _BATCHES),  # workers/engine/fsdp/transformer_impl.py:674
+    Lever({"{model}.use_fused_kernels": True}, "none", _BATCHES, N_("The logits are never stored."), True),
+    # workers/engine/fsdp/transformer_impl.py:674
+    Lever(_whole_mini_batch, "none", _BATCHES, N_("One micro-batch each update leaves no whole gradients.")),
     # docs/perf/perf_tuning.rst:109 and docs/perf/best_practices.rst:230
-    Lever({"{model}.enable_gradient_checkpointing": True}, "little", _UPDATE),
+    Lever({"{model}.enable_gradient_checkpointing": True}, "little", _UPDATE, _RECOMPUTED),
     Lever({f"{_CORE}_granularity": "full", f"{_CORE}_method": "uniform", f"{_CORE}_num_layers": 1},
-          "little", _UPDATE),
+          "little", _UPDATE, _RECOMPUTED),
     # workers/engine/fsdp/transformer_impl.py:842-844
-    Lever({"{backend}.optimizer_offload": True}, "little", _ALL, FILLS_HOST),
+    Lever({"{backend}.optimizer_offload": True}, "little", _ALL, N_("Idle optimizer states are on the CPU.")),
     # FSDP on one GPU keeps views of the parameters, so it frees nothing: measured, and so in the estimate.
-    Lever({"{backend}.param_offload": True}, "little", _ALL, FILLS_HOST),
+    Lever({"{backend}.param_offload": True}, "little", _ALL, N_("Idle weights are on the CPU.")),
     # docs/perf/perf_tuning.rst:170
-    *(Lever(partial(_smaller, dynamic=dynamic), "little", _BATCHES) for dynamic in (True, False)),
+    *(Lever(partial(_smaller, dynamic=dynamic), "little", _BATCHES, N_("Micro-batches are smaller."))
+      for dynamic in (True, False)),
     # docs/perf/perf_tuning.rst:40
     Lever(lambda own, _: ({ENGINE_SHARE: share} for share in lower_utilizations(own.shape, own.settings)),
-          "little", _ALL),
-    Lever({f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL),  # trainer/config/rollout/rollout.yaml:61
+          "little", _ALL, N_("The rollout engine takes less of the GPU and holds fewer sequences.")),
+    # trainer/config/rollout/rollout.yaml:61
+    Lever({f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL, N_("The engine sleeps during training.")),
     # docs/advance/ppo_lora.rst:52
-    Lever({f"{ROLLOUT}.layered_summon": True, f"{ROLLOUT}.load_format": "safetensors"}, "little", _ALL),
+    Lever({f"{ROLLOUT}.layered_summon": True, f"{ROLLOUT}.load_format": "safetensors"}, "little", _ALL,
+          N_("Adapters go to the rollout engine layer by layer.")),
     # docs/perf/best_practices.rst:135
-    Lever(lambda own, _: ({ENGINE_TP: size} for size in _wider(own)), "little", _ALL),
-    Lever({"{fsdp}.reshard_after_forward": True}, "little", _ALL),  # trainer/config/engine/fsdp.yaml:23
-    Lever({"{fsdp}.fsdp_size": -1}, "little", _ALL),  # trainer/config/engine/fsdp.yaml:26
+    Lever(lambda own, _: ({ENGINE_TP: size} for size in _wider(own)), "little", _ALL,
+          N_("More GPUs share the weights of the rollout engine.")),
+    # trainer/config/engine/fsdp.yaml:23
+    Lever({"{fsdp}.reshard_after_forward": True}, "little", _ALL, N_("Layers are gathered twice, not kept.")),
+    # trainer/config/engine/fsdp.yaml:26
+    Lever({"{fsdp}.fsdp_size": -1}, "little", _ALL, N_("All GPUs share the states of training.")),
     # workers/engine/fsdp/transformer_impl.py:674
-    Lever({"{fsdp}.use_no_sync_for_gradient_accumulation": False}, "little", _BATCHES),
+    Lever({"{fsdp}.use_no_sync_for_gradient_accumulation": False}, "little", _BATCHES,
+          N_("Gradients are sharded after each micro-batch.")),
     # trainer/config/actor/dp_actor.yaml:37 and docs/perf/perf_tuning.rst:247
-    Lever({f"{ACTOR}.entropy_from_logits_with_chunking": True}, "little", _BATCHES),
-    Lever(_ulysses, "little", _BATCHES),  # docs/perf/perf_tuning.rst:163
+    Lever({f"{ACTOR}.entropy_from_logits_with_chunking": True}, "little", _BATCHES,
+          N_("The entropy is computed in chunks.")),
+    # docs/perf/perf_tuning.rst:163
+    Lever(_ulysses, "little", _BATCHES, N_("More GPUs share each sequence.")),
     # docs/perf/best_practices.rst:155
-    *(Lever(partial(_divided, name=name), "little", _ALL) for name in ("tensor", "pipeline", "expert")),
-    Lever({f"{ROLLOUT}.enforce_eager": True}, "little", _ALL),  # docs/perf/best_practices.rst:208
+    *(Lever(partial(_divided, name=name), "little", _ALL, N_("More GPUs share the model."))
+      for name in ("tensor", "pipeline", "expert")),
+    # docs/perf/best_practices.rst:208
+    Lever({f"{ROLLOUT}.enforce_eager": True}, "little", _ALL, N_("The rollout engine has no CUDA graphs.")),
     # workers/engine/fsdp/transformer_impl.py:440
-    Lever({"{role}.strategy": "fsdp2", "{fsdp}.offload_policy": True}, "much", _ALL, FILLS_HOST),
+    Lever({"{role}.strategy": "fsdp2", "{fsdp}.offload_policy": True}, "much", _ALL, UPDATES_ON_CPU),
     # docs/perf/best_practices.rst:222
     Lever({f"{_CPU}.optimizer_cpu_offload": True, f"{_CPU}.optimizer_offload_fraction": 1,
-           f"{_CPU}.use_precision_aware_optimizer": True}, "much", _ALL, FILLS_HOST),
+           f"{_CPU}.use_precision_aware_optimizer": True}, "much", _ALL, UPDATES_ON_CPU),
     # workers/engine/fsdp/transformer_impl.py:239
     Lever({"{fsdp}.model_dtype": "bfloat16"}, "none", _ALL, ROUNDS),
-    Lever(_starting, "none", STARTUP),  # docs/perf/best_practices.rst:133
-    *(Lever({f"{{backend}}.{part}_offload": False}, "none", HOST) for part in ("optimizer", "param")),
+    # docs/perf/best_practices.rst:133
+    Lever(_starting, "none", STARTUP, N_("The rollout engine has room for its KV cache.")),
+    *(Lever({f"{{backend}}.{part}_offload": False}, "none", HOST, N_("These states stay on the GPU."))
+      for part in ("optimizer", "param")),
 )  # fmt: skip
 
 
-def best_suggestion(of: AnyEstimate) -> str | None:
+def best_suggestion(of: Estimate) -> str | None:
     """Return the single lever that lowers the peak most, at its weakest step that does; None below 1 %.
 
     Levers that replace FSDP by FSDP2 do not count.
     """
-    if not isinstance(of, Estimate):
-        return None
     best, least = None, 0.99 * of.peak
-    for lever, steps in options_for(of):
-        for step in steps if of.peak_phase.name in lever.phases else ():
-            after = attempt(of.request.having(step), of.registries)
-            setting = " ".join(f"{key}={value}" for key, value in step.items())
-            if isinstance(after, Estimate) and after.peak < least and ".strategy=" not in setting:
-                best, least = setting, after.peak
+    steps = (steps for lever, steps in options_for(of) if of.peak_phase.name in lever.phases)
+    for step in chain.from_iterable(steps):
+        after = attempt(of.request.having(step), of.registries)
+        setting = " ".join(f"{key}={value}" for key, value in step.items())
+        if isinstance(after, Estimate) and after.peak < least and ".strategy=" not in setting:
+            best, least = setting, after.peak
     return best

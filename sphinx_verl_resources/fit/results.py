@@ -25,17 +25,16 @@ from .levers import best_suggestion
 from .search import Layout
 from .words import why
 
+#: The figures of an answer, which the fewest GPUs of a memory size have, too.
+FEWEST_FIELDS = (
+    "verdict", "strategy", "peak_gib", "low_gib", "high_gib", "capacity_gib", "peak_phase",
+    "host_ram_gib_per_node", "host_limit_gib", "offloaded",
+)  # fmt: skip
 #: The fields of an answer, in order.
 ANSWER_FIELDS = (
-    "model", "gpus", "verdict", *WORDS, "contested", "strategy", "peak_gib", "low_gib", "high_gib",
-    "capacity_gib", "peak_phase", "host_ram_gib_per_node", "host_limit_gib", "largest_token_budget",
-    "longest_response", "measured_runs_of_this_kind", "offloaded", "change", "command", "assumed", "speed",
-    "reason", "other_release", "undecided", "unsupported", "warnings",
-)  # fmt: skip
-#: Those that the fewest GPUs of a memory size have.
-FEWEST_FIELDS = (
-    "verdict", "strategy", "peak_gib", "low_gib", "high_gib", "host_ram_gib_per_node", "capacity_gib",
-    "peak_phase", "host_limit_gib", "offloaded",
+    "model", "gpus", *FEWEST_FIELDS, *WORDS, "contested", "largest_token_budget", "longest_response",
+    "measured_runs_of_this_kind", "change", "command", "assumed", "speed", "reason", "other_release",
+    "undecided", "unsupported", "warnings",
 )  # fmt: skip
 #: PyTorch's counter with its range, see ``AnyEstimate.torch_peak``.
 _LOGGED = ("logged_max_allocated_gib", "logged_low_gib", "logged_high_gib")
@@ -79,7 +78,7 @@ def result_of(name: str, estimate: AnyEstimate, verdict: Verdict | None = None) 
         "verdict": verdict,
         "fits_up_to_tokens": estimate.fits_up_to_tokens,
         **figures,
-        "relief": best_suggestion(estimate) if is_known else None,
+        "relief": best_suggestion(estimate) if is_known and isinstance(estimate, Estimate) else None,
         **dict(zip(_LOGGED, map(gib_value, logged), strict=True)),
         "host_ram_gib_per_node": host,
         "phases": [_phase(phase) for phase in estimate.phases if is_known],

@@ -42,8 +42,9 @@ Levels = list[tuple["Level", "_Backend"]]
 COUNTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 #: verl's default token budget; larger ones hardly train faster.
 USUAL_BUDGET = 16384
-#: What can be offloaded to host memory; ``adam-on-cpu``: the CPU computes the optimizer step, which is slow.
-OFFLOADED = ("weights", "gradients", "optimizer", "activations", "adam-on-cpu")
+#: What can be offloaded to host memory; the last: the CPU computes the optimizer step, which is slow.
+ON_CPU = "adam-on-cpu"
+OFFLOADED = (N_("weights"), N_("gradients"), N_("optimizer"), N_("activations"), ON_CPU)
 #: The most host memory that a recorded run needed, as a multiple of its estimate (data/cases/verl-logs.yaml).
 HOST_ERROR = 1.06
 #: The host memory of a node that is assumed, as a multiple of the memory of its GPUs.

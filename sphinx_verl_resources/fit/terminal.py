@@ -17,14 +17,12 @@ from .question import Question, task_text
 from .results import figures_of_fewest
 from .words import MOST, about, change_text, heading, label, lines, phase_bars_text, short, title, whole
 
-_UNKNOWN = "Set the number of GPUs with --gpus, as in 8xH100"
 #: The headings of ``_figures``.
 _FIGURES = "Layout | GiB per GPU | Offloads | Host GiB/node>"
 #: What follows the table of the fewest GPUs.
 _LEGEND = (
     "The figures are estimates, in each line for its first GPU, which has the least memory.",
-    "** No uncontested run of this model on known GPUs is recorded.",
-    "* No such run had so little GPU memory.",
+    "** No uncontested run of this model on known GPUs is recorded; * none had so little GPU memory.",
     "? It might fit on this number (borderline).",
 )
 
@@ -82,7 +80,7 @@ def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, comm
     estimate, verdict, gpus = answer.best.estimate, answer.verdict, answer.all_gpus
     settings, gpu, rank = estimate.settings, answer.request.gpu or "GPU", estimate.settings.actor.lora_rank
     task = f"{answer.task} of rank {rank}" if rank else answer.task
-    on = f"{gpus}×{gpu}" if gpus else f"an unknown number of {gpu}s. {_UNKNOWN}"
+    on = f"{gpus}×{gpu}" if gpus else f"an unknown number of {gpu}s. Set it with --gpus, as in 8xH100"
     training = f" ({settings.gpus} for training)" if gpus and settings.other_gpus else ""
     texts = [f"{title(verdict)}: {answer.request.model}, {task}, on {on}{training}."]
     texts += [f"{line.title}: {line.plain}" if line.title else line.plain for line in lines(answer)]

@@ -23,7 +23,7 @@ from ..units import GIB, Category, gib
 from .answer import Answer
 from .changes import Change
 from .levers import ROUNDS
-from .search import Layout
+from .search import ON_CPU, Layout
 
 LABELS: Mapping[str, str] = {
     "fits": N_("fits"),
@@ -50,8 +50,6 @@ REASONS: Mapping[str, str] = {
     "positions": N_("Sequences can be longer than the model's positions, which verl rejects."),
     "contradicted": N_("Recorded runs contradict this: it is too high, or their sequences were short."),
 }
-#: What can be offloaded, in the words of ``search.OFFLOADED``.
-PARTS = (N_("weights"), N_("gradients"), N_("optimizer"), N_("activations"))
 COSTS: Mapping[str, str] = {
     "none": N_("costs no time"),
     "little": N_("costs little time"),
@@ -198,15 +196,15 @@ def _sure(answer: Answer) -> Line:
     text = text.format(error=round(100 * answer.best.estimate.errors[0]))
     if known:
         text = plural(
-            "Checked against one measured run of this kind ({compared}): {mean} % off.",
-            "Checked against {count} measured runs of this kind ({compared}) from {sources}: {mean} % off on "
-            "average, at most {worst} %; {more} of {count} needed more than estimated.",
+            "Checked against one measured run of this kind ({kind}: {compared}): {mean} % off.",
+            "Checked against {count} measured runs of this kind ({kind}: {compared}) from {sources}: {mean} "
+            "% off on average, at most {worst} %; {more} of {count} needed more than estimated.",
             known.cases,
         )
         mean, worst = round(100 * known.mean_error), round(100 * known.worst_error)
         sources = plural("one source", "{count} sources", known.sources).format(count=known.sources)
         counts = {"count": known.cases, "more": known.needed_more, "sources": sources}
-        text = text.format(compared=known.compared, mean=mean, worst=worst, **counts)
+        text = text.format(kind=known.name, compared=known.compared, mean=mean, worst=worst, **counts)
     more = "" if answer.evidence else _("No comparable run is recorded.")
     if smallest:
         more = _("No uncontested run on known GPUs had so little GPU memory; the smallest is {runs}.")
@@ -246,8 +244,8 @@ def _layout(answer: Answer) -> Iterator[Line]:
         text = in_a_row(_("{layout} on {gpus}."), more, _(ROUNDS) if rounds else "")
         text = text.format(layout=best.name, gpus=gpus, tokens=f"{budget or 0:,}")
         yield Line("layout", _("Layout"), text)
-    parts = [_(part) for part in PARTS if part in best.offloaded] or [_("nothing")]
-    more = _("Adam runs on the CPU: slow.") if "adam-on-cpu" in best.offloaded else ""
+    parts = [_(part) for part in best.offloaded if part != ON_CPU] or [_("nothing")]
+    more = _("Adam runs on the CPU: slow.") if ON_CPU in best.offloaded else ""
     yield Line("offloaded", _("Offloaded to host memory"), in_a_row(_sentence(parts), more))
     text = _("about {size} GiB per node; {limit} GiB assumed (twice the GPUs' memory).")
     text = _("about {size} GiB per node; {limit} GiB given.") if limit else text
@@ -276,18 +274,18 @@ def heading(answer: Answer) -> str:
 
 
 def change_text(change: Change, settings: str = "", seen: Collection[str] = ()) -> str:
-    """Return a change as a sentence, with its caveats.
+    """Return a change as a sentence, and what its settings do.
 
     Args:
         change: the change.
         settings: what to write instead of its settings, such as a placeholder.
-        seen: caveats to leave out.
+        seen: sentences to leave out.
     """
     settings = settings or " ".join(change.arguments)
     text = _("{settings}: peak {peak} GiB (up to {high}), {cost}: {verdict}.")
     peak, high, cost = whole(change.peak), whole(change.high), _(COSTS[change.cost])
     text = text.format(settings=settings, peak=peak, high=high, cost=cost, verdict=label(change.verdict))
-    return in_a_row(text, *(_(caveat) for caveat in change.caveats if caveat not in seen))
+    return in_a_row(text, *(_(each) for each in change.sentences if each not in seen))
 
 
 # -- numbers and sentences

@@ -165,13 +165,9 @@ def _is_estimated(failure: Failure, found: Estimate) -> bool:
 
 def _choices(found: Estimate, rest: Iterable[Remedy]) -> list[tuple[Remedy, ...]]:
     """Return the settings that may save memory, each with its values, mildest first."""
-    texts = {key: remedy.text for remedy in rest for key in remedy.overrides}
-    choices = []
     # The move ``step_on_host`` is the only one that replaces FSDP by FSDP2.
     options = [option for option in options_for(found) if f"{ACTOR}.strategy" not in option.steps[0]]
-    for lever, steps in options:
-        text = next((texts[key] for key in steps[0] if key in texts), lever.caveat)
-        choices.append(tuple(Remedy(step, text, lever.cost) for step in steps))
+    choices = [tuple(Remedy(step, lever.sentence, lever.cost) for step in steps) for lever, steps in options]
     known = {key for option in options for step in option.steps for key in step}
     return choices + [(remedy,) for remedy in rest if known.isdisjoint(remedy.overrides)]
 

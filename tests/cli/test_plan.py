@@ -121,7 +121,7 @@ def test_the_fewest_of_each_memory_size(result, run):
     assert of_80["gpus"]["count"] < of_80["without_offloading"]
     out = run("plan qwen2.5-32b --response 1024")[1]
     assert out.startswith("Fewest GPUs for Qwen/Qwen2.5-32B, GRPO, by the memory of a GPU:\n")
-    for words in ("none: no", "first GPU", "* No such run", "** No uncontested run of this model"):
+    for words in ("none: no", "first GPU", "* none had", "** No uncontested run of this model"):
         assert words in out
 
 

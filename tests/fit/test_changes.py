@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sphinx_verl_resources.fit.answer import Answers, answer
 from sphinx_verl_resources.fit.changes import ADAPTERS_ONLY, changes_for
 from sphinx_verl_resources.fit.fewest import verdict_on
-from sphinx_verl_resources.fit.levers import FILLS_HOST, ROUNDS
+from sphinx_verl_resources.fit.levers import ROUNDS, UPDATES_ON_CPU
 from sphinx_verl_resources.fit.question import TASKS, Question
 from sphinx_verl_resources.fit.search import COUNTS, Layout
 from sphinx_verl_resources.memory.estimate import Estimate, attempt, estimate
@@ -86,15 +86,11 @@ def test_what_to_try_first(name):
     assert bool(found) == bool(first)
 
 
-def test_costs_and_caveats():
+def test_costs_and_sentences():
     slow, rounded = changes(CASES["results last"][0])
-    assert (slow.cost, slow.caveats, rounded.cost, rounded.caveats) == (
-        "much",
-        (FILLS_HOST,),
-        "none",
-        (ROUNDS,),
-    )
-    assert changes(CASES["more GPUs"][0])[-1].caveats[0] == ADAPTERS_ONLY
+    assert (slow.cost, slow.sentences) == ("much", (UPDATES_ON_CPU,))
+    assert (rounded.cost, rounded.sentences) == ("none", (ROUNDS,))
+    assert changes(CASES["more GPUs"][0])[-1].sentences[0] == ADAPTERS_ONLY
 
 
 def test_less_offloading_where_the_host_is_full():

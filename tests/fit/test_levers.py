@@ -84,6 +84,7 @@ def test_a_lever_lowers_only_its_phases(request):
     if not isinstance(found, Estimate):
         return
     before = {phase.name: phase.total for phase in found.phases}
+    assert all(lever.sentence for lever in levers.LEVERS)
     for lever, steps in levers.options_for(found):
         after = attempt(request.having(steps[-1]), REGISTRIES)
         if isinstance(after, Estimate) and not lever.phases & (levers.STARTUP | levers.HOST):

@@ -12,7 +12,7 @@ from sphinx_verl_resources.fit import words
 from sphinx_verl_resources.fit.answer import answer, answer_run, answer_settings
 from sphinx_verl_resources.fit.changes import Change
 from sphinx_verl_resources.fit.question import TASKS, Question
-from sphinx_verl_resources.fit.search import OFFLOADED, REASONS, Layout
+from sphinx_verl_resources.fit.search import REASONS, Layout
 from sphinx_verl_resources.memory.estimate import Estimate, estimate
 from sphinx_verl_resources.memory.recorded import RAN, credible, estimate_run, figures
 from sphinx_verl_resources.memory.registries import EstimatorContext
@@ -43,7 +43,6 @@ def sentences(own) -> dict[str, str]:
 def test_each_verdict_and_each_reason_has_words():
     assert set(words.LABELS) == set(VERDICTS)
     assert set(words.REASONS) == {*REASONS, "bounded", "contradicted", "positions"} - {"unknown"}
-    assert {*words.PARTS, "adam-on-cpu"} == set(OFFLOADED)
 
 
 @pytest.mark.parametrize(("share", "end"), [(1.01, ""), (0.99, "is inside"), (0.1, "Even the low end")])
@@ -129,15 +128,15 @@ def test_offloading_and_the_host_limit_are_always_said():
 @pytest.mark.parametrize(
     ("cases", "text"),
     [
-        (7, "Checked against 7 measured runs of this kind (x; y) from 4 sources: 8 % off on average, at most 16 %; "
+        (7, "Checked against 7 measured runs of this kind (fsdp: x; y) from 4 sources: 8 % off on average, at most 16 %; "
             "3 of 7 needed more than estimated."),
-        (1, "Checked against one measured run of this kind (x; y): 8 % off."),
+        (1, "Checked against one measured run of this kind (fsdp: x; y): 8 % off."),
         (0, "No run of this kind was measured; the training process may be 19 % off, as in others."),
     ],
 )  # fmt: skip
 def test_how_sure_it_is(ask, cases, text):
     errors = {"mean_error": 0.078, "worst_error": 0.163, "needed_more": 3}
-    known = SimpleNamespace(compared="x; y", cases=cases, sources=4, **errors) if cases else None
+    known = SimpleNamespace(name="fsdp", compared="x; y", cases=cases, sources=4, **errors) if cases else None
     own, smallest = ask(), DATA.runs["qwen2-7b-grpo-2xh800"]
     vars(own)["accuracy"] = known
     assert sentences(own)["sure"] == f"How sure: {text}"

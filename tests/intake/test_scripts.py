@@ -84,7 +84,7 @@ def test_estimate_says_that_the_number_of_gpus_is_not_known(run, expected):
     _, out, _ = run("estimate", expected, "Qwen/Qwen3-4B", "--gpu", "H100")
     text = " ".join(out.split())
     assert text.startswith(f"Unknown: Qwen/Qwen3-4B, {expected['task']}, on an unknown number of H100s. ")
-    assert "Set the number of GPUs with --gpus, as in 8xH100." in text
+    assert "Set it with --gpus, as in 8xH100." in text
     _, out, _ = run("estimate", expected, "Qwen/Qwen3-4B", "--gpu", "H100", "--format", "json")
     assert json.loads(out)[0]["gpus"] == {"count": None, "type": "H100"}
 

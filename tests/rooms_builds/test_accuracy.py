@@ -39,22 +39,22 @@ def test_cases_are_beside_what_was_observed(cases):
         for row in build.soup().select("table.verl-accuracy tr")
     ]
     assert headings == [
-        "Case and source", "Model", "GPUs", "Computed (GiB)", "Range (GiB)", "Observed (GiB)", "Error", "Inside, or verdict",
+        "Case and source", "Kind", "Model", "GPUs", "Computed (GiB)", "Range (GiB)", "Observed (GiB)", "Error", "Inside, or verdict",
     ]  # fmt: skip
     found = {row[0].partition(",")[0]: row for row in rows}
     one, two, three, four = (found[name] for name in ("one", "two", "three", "four"))
-    assert (one[2], one[5]) == ("8*H100", "50.0")
-    error = float(one[6].removesuffix(" %").replace("\N{MINUS SIGN}", "-"))
+    assert (one[1], one[3], one[6]) == ("fsdp", "8*H100", "50.0")
+    error = float(one[7].removesuffix(" %").replace("\N{MINUS SIGN}", "-"))
     assert error == pytest.approx(
-        (float(one[3]) / 50 - 1) * 100, abs=0.2
+        (float(one[4]) / 50 - 1) * 100, abs=0.2
     )  # rounding of a figure with one decimal
-    assert one[7] in {"yes", "no"}
-    assert (two[6], two[7]) == (one[6], "contested")
-    assert (three[0], three[5]) == ("three", "out of memory")
+    assert one[8] in {"yes", "no"}
+    assert (two[7], two[8]) == (one[7], "contested")
+    assert (three[0], three[6]) == ("three", "out of memory")
     assert re.fullmatch(
-        r"(fits|borderline|depends on the lengths|does not fit): (agrees|contradicts)", three[7]
+        r"(fits|borderline|depends on the lengths|does not fit): (agrees|contradicts)", three[8]
     )
-    assert (four[3], four[6], four[7]) == ("", "", "not scored")
+    assert (four[4], four[7], four[8]) == ("", "", "not scored")
     soup = build.soup()
     link = next(a for a in soup.select("table.verl-accuracy a") if a.get_text() == "one")
     assert link["href"] == "https://github.com/o/r/issues/7"
