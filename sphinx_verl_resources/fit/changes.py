@@ -16,7 +16,7 @@ from ..memory.settings import TRAINER_GPUS
 from .command import as_arguments
 from .levers import CHANGES_RESULTS, COSTS, HOST, ROUNDS, STARTUP, Cost, Lever, Option, Overrides, options_for
 from .question import USUAL_RANK, named_settings
-from .search import COUNTS, Layout, Searches
+from .search import COUNTS, ON_CPU, Layout, Searches
 
 ADAPTERS_ONLY = N_("LoRA trains adapters instead of all parameters, so results differ.")
 
@@ -190,8 +190,7 @@ def _having(own: Overrides, layout: Layout, asked: Request | None, sentence: str
             searches = Searches(question, layout.estimate.registries, layout.given_host_limit)
             plan = searches.on(asked.gpus, asked.gpu)
             if plan.fits:
-                is_slower = "adam-on-cpu" in {*plan.offloaded} - {*layout.offloaded}
-                lever = Lever({}, "much" if is_slower else "none", sentence=sentence)
+                lever = Lever({}, "much" if ON_CPU in plan.offloaded else "none", sentence=sentence)
                 parts = _parts(_overrides(layout, plan), own)
                 return _Combination(layout, tuple(Option(lever, (part,)) for part in parts)).needed()
     return None

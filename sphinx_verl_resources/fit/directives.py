@@ -293,11 +293,10 @@ UNDERCUTS, NO_RUN = "†", "‡"
 #: The meaning of columns and marks.
 LEGEND = {
     N_("All parameters, LoRA"): N_(
-        "the fewest GPUs on which the whole range of the estimate fits; LoRA has rank {rank}. State may be "
-        "offloaded to host memory and Adam run on the CPU; if it takes more GPUs without, their number "
-        "follows in brackets. Estimates are for the first GPU in the caption, which has the least memory."
+        "the fewest GPUs on which the whole range fits, if need be with state in host memory or bfloat16 and "
+        "Adam on the CPU; in brackets, those without. For the first GPU in the caption; LoRA has rank {rank}."
     ),
-    N_("Recorded"): N_("the run on the fewest such GPUs that is tagged MIN or has the same task."),
+    N_("Recorded"): N_("the smallest run with this task or tag MIN, on GPUs with at most this memory."),
     NO_RUN: N_("no uncontested run of this model on known GPUs is recorded; this is an estimate alone."),
     UNDERCUTS: N_("less GPU memory in total than any such run had."),
     N_("Host memory"): N_("a node is assumed to have {times} times the memory of its GPUs."),
@@ -394,7 +393,7 @@ def _largest(table: Table, most: int) -> str:
 
 def _with_mark(text: str, cell: Fewest) -> str:
     """Return a text with the mark of an estimate, on the same line."""
-    mark = UNDERCUTS if cell.undercuts else "" if cell.recorded else NO_RUN
+    mark = {"undercuts": UNDERCUTS, "unrecorded": NO_RUN}.get(cell.support)
     return f"{text}\N{NO-BREAK SPACE}{mark}" if mark else text
 
 

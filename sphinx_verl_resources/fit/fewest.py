@@ -21,8 +21,7 @@ from .results import FEWEST_FIELDS, figures_of_fewest
 from .search import COUNTS, REASONS
 
 #: The numbers of GPUs of a window, and how many of them it has at least.
-POWERS = tuple(2**power for power in range(11))
-CELLS = 4
+POWERS, CELLS = tuple(2**power for power in range(11)), 4
 #: GPUs of one size differ by less, unless the driver reserves a part: an L4 offers 22 of 24 GB.
 _ALIKE = 0.04
 
@@ -76,8 +75,8 @@ class Fewest:
         near: the fewest GPUs below ``count`` on which it might fit; 0 if there are none.
         why: the reason why no number fits, to be translated.
         answer: the figures of the answer for this number, see ``results.figures_of_fewest``.
-        undercuts: whether it is less GPU memory in total than any proven run of this model had.
-        recorded: whether any run that trains the same parameters of this model ran or was reported.
+        support: ``unrecorded`` if no proven run trains the same parameters of this model, ``undercuts`` if
+            all of them had more GPU memory in total, otherwise empty.
         ran: the relevant run on the fewest GPUs that ran or was reported, is tagged MIN or has the same task,
             and that nobody contests: its id, its GPUs, its word, and its task if it is another one.
     """
@@ -89,8 +88,7 @@ class Fewest:
     near: int
     why: str
     answer: Mapping[str, Any]
-    undercuts: bool
-    recorded: bool
+    support: str
     ran: Mapping[str, str]
 
     @property
@@ -164,6 +162,7 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task
     runs = (run for run in runs_for(answers.needs_on(COUNTS[-1], gpu), data) if is_proof(run, data))
     usual = (run for run in runs if run.tag == "MIN" or family(run.task).upper() == task)
     ran = min(usual, key=lambda run: run.gpus.count, default=None)
+    is_recorded = smallest_run(answers.needs_on(None, gpu), data)
     other = family(ran.task) if ran and family(ran.task).upper() != task else ""
     return Fewest(
         gpus[0].memory_gb,
@@ -173,8 +172,7 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task
         near,
         "" if count else REASONS[answer.reason][1],
         figures_of_fewest(answer) if count else {},
-        count > 0 and answer.undercuts is not None,
-        smallest_run(answers.needs_on(None, gpu), data) is not None,
+        "undercuts" if count and answer.undercuts else "" if is_recorded else "unrecorded",
         {"id": ran.id, "gpus": str(ran.gpus), "word": ran.word, "task": other} if ran else {},
     )
 

@@ -180,9 +180,8 @@ def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for form in list(doctree.findall(nodes.container)):
         about = form.attributes.pop(FORM, None)
         if about and is_for_browsers(app.builder):
-            about["lines"] = [
-                _RUN.sub(lambda run: links.get(run[1], run[0]), line) for line in about["lines"]
-            ]
+            linked = (_RUN.sub(lambda run: links.get(run[1], run[0]), line) for line in about["lines"])
+            about["lines"] = [*linked]
             about["json"] = as_script({**about["data"], "links": links})
             about |= {"remedies": address(LABEL, OUT_OF_MEMORY), "more": address(LABEL, ESTIMATOR)}
             text = _TEMPLATE.render(about, _=_)

@@ -41,7 +41,7 @@ ROUNDS = N_(
     "Weights, gradients and Adam's moments are in bfloat16, without an fp32 copy: small updates may be "
     "lost to rounding. Compare the reward with an fp32 run."
 )
-UPDATES_ON_CPU = N_("States are in host memory, and the CPU computes the optimizer step.")
+UPDATES_ON_CPU = N_("Keeps states in host memory; the CPU computes the optimizer step.")
 #: Phases: all of them, the updates, and those with micro-batches; with logits, and those of neither a GPU's
 #: memory: the start of the rollout engine, and host memory.
 _ALL = frozenset(LABELS)
@@ -205,9 +205,10 @@ def _ulysses(own: Estimate, _: Role) -> Iterator[Overrides]:
 def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
     """Yield larger values of one of Megatron's sizes that divide the GPUs and the model."""
     of, gpus, moe = role.megatron, own.settings.gpus, own.shape.architecture.moe
+    fast = not (gpu := gpu_of(own.request, own.registries)) or gpu.fast_link
     replicas = gpus // (of.tensor * of.pipeline * of.context)
     sizes = {
-        "tensor": _doubled(of.tensor, 8, replicas * of.tensor, own.shape.heads),
+        "tensor": _doubled(of.tensor, 8 if fast else 0, replicas * of.tensor, own.shape.heads),
         "pipeline": _doubled(of.pipeline, own.shape.layers, replicas * of.pipeline, own.shape.layers),
         "expert": _doubled(of.expert, 16, gpus // of.pipeline, moe.num_experts if moe else 1),
     }
@@ -248,58 +249,58 @@ def _starting(own: Estimate, _: Role) -> Iterator[Overrides]:
 
 _CPU = "{role}.optim.override_optimizer_config"
 _CORE = "{megatron}.override_transformer_config.recompute"
-_RECOMPUTED = N_("Activations are computed again in the backward pass.")
+_RECOMPUTED = N_("Computes activations again in the backward pass.")
 #: All levers, the cheapest first; of those with equal costs, the first to try comes first. The last ones are
 #: for engines that do not start, and for full hosts.
 LEVERS = (
     # docs/perf/perf_tuning.rst:67
-    Lever({"{model}.use_remove_padding": True}, "none", _BATCHES, N_("Padding takes no memory.")),
+    Lever({"{model}.use_remove_padding": True}, "none", _BATCHES, N_("Removes padding.")),
     # docs/perf/perf_tuning.rst:126
-    Lever(_dynamic, "none", _BATCHES, N_("Micro-batches have a number of tokens instead of sequences.")),
+    Lever(_dynamic, "none", _BATCHES, N_("Counts micro-batches in tokens, not in sequences.")),
     # Triton kernels with Megatron (utils/kernel/kernels.py:577); with FSDP verl's scripts for NPUs leave them
     # off.
-    Lever({"{model}.use_fused_kernels": True}, "none", _BATCHES, N_("The logits are never stored."), True),
+    Lever({"{model}.use_fused_kernels": True}, "none", _BATCHES, N_("Never stores all logits."), True),
     # workers/engine/fsdp/transformer_impl.py:674
-    Lever(_whole_mini_batch, "none", _BATCHES, N_("One micro-batch each update leaves no whole gradients.")),
+    Lever(_whole_mini_batch, "none", _BATCHES, N_("Updates in one micro-batch: no GPU has whole gradients.")),
     # docs/perf/perf_tuning.rst:109 and docs/perf/best_practices.rst:230
     Lever({"{model}.enable_gradient_checkpointing": True}, "little", _UPDATE, _RECOMPUTED),
     Lever({f"{_CORE}_granularity": "full", f"{_CORE}_method": "uniform", f"{_CORE}_num_layers": 1},
           "little", _UPDATE, _RECOMPUTED),
     # workers/engine/fsdp/transformer_impl.py:842-844
-    Lever({"{backend}.optimizer_offload": True}, "little", _ALL, N_("Idle optimizer states are on the CPU.")),
+    Lever({"{backend}.optimizer_offload": True}, "little", _ALL, N_("Moves idle Adam states to the CPU.")),
     # FSDP on one GPU keeps views of the parameters, so it frees nothing: measured, and so in the estimate.
-    Lever({"{backend}.param_offload": True}, "little", _ALL, N_("Idle weights are on the CPU.")),
+    Lever({"{backend}.param_offload": True}, "little", _ALL, N_("Moves idle weights to the CPU.")),
     # docs/perf/perf_tuning.rst:170
-    *(Lever(partial(_smaller, dynamic=dynamic), "little", _BATCHES, N_("Micro-batches are smaller."))
+    *(Lever(partial(_smaller, dynamic=dynamic), "little", _BATCHES, N_("Uses smaller micro-batches."))
       for dynamic in (True, False)),
     # docs/perf/perf_tuning.rst:40
     Lever(lambda own, _: ({ENGINE_SHARE: share} for share in lower_utilizations(own.shape, own.settings)),
-          "little", _ALL, N_("The rollout engine takes less of the GPU and holds fewer sequences.")),
+          "little", _ALL, N_("Gives the rollout engine less memory, so it holds fewer sequences.")),
     # trainer/config/rollout/rollout.yaml:61
-    Lever({f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL, N_("The engine sleeps during training.")),
+    Lever({f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL, N_("Lets the engine sleep in training.")),
     # docs/advance/ppo_lora.rst:52
     Lever({f"{ROLLOUT}.layered_summon": True, f"{ROLLOUT}.load_format": "safetensors"}, "little", _ALL,
-          N_("Adapters go to the rollout engine layer by layer.")),
+          N_("Sends adapters to the rollout engine layer by layer.")),
     # docs/perf/best_practices.rst:135
     Lever(lambda own, _: ({ENGINE_TP: size} for size in _wider(own)), "little", _ALL,
-          N_("More GPUs share the weights of the rollout engine.")),
+          N_("Spreads the rollout engine's weights over more GPUs.")),
     # trainer/config/engine/fsdp.yaml:23
-    Lever({"{fsdp}.reshard_after_forward": True}, "little", _ALL, N_("Layers are gathered twice, not kept.")),
+    Lever({"{fsdp}.reshard_after_forward": True}, "little", _ALL, N_("Gathers layers again when needed.")),
     # trainer/config/engine/fsdp.yaml:26
-    Lever({"{fsdp}.fsdp_size": -1}, "little", _ALL, N_("All GPUs share the states of training.")),
+    Lever({"{fsdp}.fsdp_size": -1}, "little", _ALL, N_("Spreads the states of training over all GPUs.")),
     # workers/engine/fsdp/transformer_impl.py:674
     Lever({"{fsdp}.use_no_sync_for_gradient_accumulation": False}, "little", _BATCHES,
-          N_("Gradients are sharded after each micro-batch.")),
+          N_("Shards gradients after each micro-batch.")),
     # trainer/config/actor/dp_actor.yaml:37 and docs/perf/perf_tuning.rst:247
     Lever({f"{ACTOR}.entropy_from_logits_with_chunking": True}, "little", _BATCHES,
-          N_("The entropy is computed in chunks.")),
+          N_("Computes the entropy in chunks.")),
     # docs/perf/perf_tuning.rst:163
-    Lever(_ulysses, "little", _BATCHES, N_("More GPUs share each sequence.")),
+    Lever(_ulysses, "little", _BATCHES, N_("Spreads each sequence over more GPUs.")),
     # docs/perf/best_practices.rst:155
-    *(Lever(partial(_divided, name=name), "little", _ALL, N_("More GPUs share the model."))
+    *(Lever(partial(_divided, name=name), "little", _ALL, N_("Spreads the model over more GPUs."))
       for name in ("tensor", "pipeline", "expert")),
     # docs/perf/best_practices.rst:208
-    Lever({f"{ROLLOUT}.enforce_eager": True}, "little", _ALL, N_("The rollout engine has no CUDA graphs.")),
+    Lever({f"{ROLLOUT}.enforce_eager": True}, "little", _ALL, N_("Rollout runs without CUDA graphs.")),
     # workers/engine/fsdp/transformer_impl.py:440
     Lever({"{role}.strategy": "fsdp2", "{fsdp}.offload_policy": True}, "much", _ALL, UPDATES_ON_CPU),
     # docs/perf/best_practices.rst:222
@@ -308,8 +309,8 @@ LEVERS = (
     # workers/engine/fsdp/transformer_impl.py:239
     Lever({"{fsdp}.model_dtype": "bfloat16"}, "none", _ALL, ROUNDS),
     # docs/perf/best_practices.rst:133
-    Lever(_starting, "none", STARTUP, N_("The rollout engine has room for its KV cache.")),
-    *(Lever({f"{{backend}}.{part}_offload": False}, "none", HOST, N_("These states stay on the GPU."))
+    Lever(_starting, "none", STARTUP, N_("Makes room for the KV cache.")),
+    *(Lever({f"{{backend}}.{part}_offload": False}, "none", HOST, N_("Keeps these states on the GPU."))
       for part in ("optimizer", "param")),
 )  # fmt: skip
 

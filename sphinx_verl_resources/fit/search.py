@@ -79,13 +79,19 @@ class Layout:
 
     @property
     def name(self) -> str:
-        """The training backend in a few words: ``FSDP``, or Megatron with its sizes."""
+        """The training backend in a few words: ``FSDP in bfloat16``, or Megatron with its sizes."""
         actor = self.estimate.settings.actor
         if actor.backend != "megatron":
-            return "FSDP2" if actor.backend == "fsdp2" else "FSDP"
+            name = "FSDP2" if actor.backend == "fsdp2" else "FSDP"
+            return f"{name} in bfloat16" if self.rounds else name
         of = actor.megatron
         sizes = {"TP": of.tensor, "PP": of.pipeline, "CP": of.context, "EP": of.expert}
         return " ".join(["Megatron", *(f"{name} {size}" for name, size in sizes.items() if size > 1)])
+
+    @property
+    def rounds(self) -> bool:
+        """True if FSDP keeps weights and moments in bfloat16 only, see ``levers.ROUNDS``."""
+        return not self.is_megatron and self.estimate.settings.actor.fsdp.parameter_bytes == 2
 
     @property
     def is_megatron(self) -> bool:

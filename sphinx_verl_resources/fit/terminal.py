@@ -109,7 +109,7 @@ def fewest_text(question: Question, sizes: Sequence[Fewest], assumed: Sequence[s
     head.append(f"Assumed: {', '.join(assumed)}.")
     rows = []
     for item in sizes:
-        mark = "**" if not item.recorded else "*" if item.undercuts else ""
+        mark = {"undercuts": "*", "unrecorded": "**"}.get(item.support, "")
         fewest = f"{item.count}{mark}" if item.count else f"none: {item.why}"
         fewest += f", {item.near}?" if item.near else ""
         ran = f"{crossed(item.ran['gpus'])} {item.ran['task']}".strip() if item.ran else "no run"

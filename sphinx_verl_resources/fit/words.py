@@ -51,7 +51,6 @@ REASONS: Mapping[str, str] = {
     "contradicted": N_("Recorded runs contradict this: it is too high, or their sequences were short."),
 }
 COSTS: Mapping[str, str] = {
-    "none": N_("costs no time"),
     "little": N_("costs little time"),
     "much": N_("costs a lot of time"),
 }
@@ -177,7 +176,8 @@ def _evidence(answer: Answer) -> Iterator[Line]:
     own, contested = answer.own, answer.contested
     others = [run for run in answer.evidence if run is not own and run.id not in contested][:MOST]
     is_proven = own is not None and own.word == "ran" and own.id not in contested
-    name = _("{word} with other settings") if answer.verdict == "does-not-fit" else "{word}"
+    is_other = answer.verdict == "does-not-fit" or (answer.is_open and answer.best.rounds)
+    name = _("{word} with other settings") if is_other else "{word}"
     for word, text in WORD_TEXTS.items():
         runs = tuple(run for run in others if run.word == word and not is_proven)
         yield Line(word, name.format(word=as_title(_(text))), "{runs}." if runs else "", runs)
@@ -192,22 +192,22 @@ def _evidence(answer: Answer) -> Iterator[Line]:
 def _sure(answer: Answer) -> Line:
     """Return the errors of estimates of this kind, and whether there is no run that is comparable."""
     known, smallest = answer.accuracy, answer.undercuts
-    text = _("No run of this kind was measured; the training process may be {error} % off, as in others.")
+    text = _("No run of this kind was measured; nine in ten of other kinds were at most {error} % off.")
     text = text.format(error=round(100 * answer.best.estimate.errors[0]))
     if known:
         text = plural(
-            "Checked against one measured run of this kind ({kind}: {compared}): {mean} % off.",
-            "Checked against {count} measured runs of this kind ({kind}: {compared}) from {sources}: {mean} "
-            "% off on average, at most {worst} %; {more} of {count} needed more than estimated.",
+            "Checked against one measurement of this kind ({kind}: {compared}): {mean} % off.",
+            "Checked against {count} measurements of this kind ({kind}: {compared}), {setups} set-ups from "
+            "{sources}: {mean} % off on average, at most {worst} %; {more} needed more than estimated.",
             known.cases,
         )
         mean, worst = round(100 * known.mean_error), round(100 * known.worst_error)
         sources = plural("one source", "{count} sources", known.sources).format(count=known.sources)
-        counts = {"count": known.cases, "more": known.needed_more, "sources": sources}
+        counts = {"count": known.cases, "more": known.needed_more, "sources": sources, "setups": known.setups}
         text = text.format(kind=known.name, compared=known.compared, mean=mean, worst=worst, **counts)
-    more = "" if answer.evidence else _("No comparable run is recorded.")
+    more = "" if answer.evidence else _("No recorded run like this had as few GPUs and as long sequences.")
     if smallest:
-        more = _("No uncontested run on known GPUs had so little GPU memory; the smallest is {runs}.")
+        more = _("No comparable run on known GPUs had so little memory; the smallest is {runs}.")
     return Line("sure", _("How sure"), in_a_row(text, more), (smallest,) if smallest else ())
 
 
@@ -240,8 +240,7 @@ def _layout(answer: Answer) -> Iterator[Line]:
     if not answer.own:
         gpus = f"{best.estimate.settings.gpus}×{answer.request.gpu or 'GPU'}"
         more = _("Micro-batches have up to {tokens} tokens per GPU.") if budget else ""
-        rounds = best.estimate.settings.actor.fsdp.parameter_bytes == 2 and not best.is_megatron
-        text = in_a_row(_("{layout} on {gpus}."), more, _(ROUNDS) if rounds else "")
+        text = in_a_row(_("{layout} on {gpus}."), more, _(ROUNDS) if best.rounds else "")
         text = text.format(layout=best.name, gpus=gpus, tokens=f"{budget or 0:,}")
         yield Line("layout", _("Layout"), text)
     parts = [_(part) for part in best.offloaded if part != ON_CPU] or [_("nothing")]
@@ -282,9 +281,10 @@ def change_text(change: Change, settings: str = "", seen: Collection[str] = ()) 
         seen: sentences to leave out.
     """
     settings = settings or " ".join(change.arguments)
-    text = _("{settings}: peak {peak} GiB (up to {high}), {cost}: {verdict}.")
-    peak, high, cost = whole(change.peak), whole(change.high), _(COSTS[change.cost])
-    text = text.format(settings=settings, peak=peak, high=high, cost=cost, verdict=label(change.verdict))
+    text = _("{settings}: peak {peak} GiB (up to {high}): {verdict}")
+    figures = {"peak": whole(change.peak), "high": whole(change.high), "verdict": label(change.verdict)}
+    cost = _(COSTS[change.cost]) if change.cost in COSTS else ""
+    text = _sentence(filter(None, [text.format(settings=settings, **figures), cost]))
     return in_a_row(text, *(_(each) for each in change.sentences if each not in seen))
 
 

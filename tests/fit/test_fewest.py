@@ -49,10 +49,10 @@ def test_the_fewest_with_and_without_offloading_and_the_runs_beside_them():
     assert 0 < of_80.count < of_80.without
     ran = {"id": "qwen2-7b-grpo-2xh800", "gpus": "2*H800", "word": "ran", "task": ""}
     assert (of_80.answer["verdict"], of_80.ran) == ("fits", ran)
-    assert of_80.recorded
+    assert of_80.support != "unrecorded"
     (of_32b,) = fewest_by_memory(Question("Qwen/Qwen2.5-32B"), DATA, (80,))
     assert of_32b.ran == {}, "128×H800 is neither tagged MIN nor of this task"
-    assert of_32b.recorded
+    assert of_32b.support != "unrecorded"
     (*_, of_96) = fewest_by_memory(Question("Qwen/Qwen2.5-32B"), DATA, (96,))
     assert of_96.ran == {}, "8×H20 is contested"
 
@@ -70,7 +70,9 @@ def test_tables_have_the_answers_of_the_command_line():
     (table,) = fewest_tables(
         DATA, ("1.5B", "14B"), lambda model, rank: fewest_by_memory(Question(model, lora=rank), DATA, (40,))
     )
-    assert [full.recorded for _size, full, _lora in table] == [False, True], "1.5B only with LoRA"
+    assert [full.support == "unrecorded" for _size, full, _lora in table] == [True, False], (
+        "1.5B only with LoRA"
+    )
     for size, *both in table:
         for cell, rank in zip(both, (0, 32), strict=True):
             question = Question(size_models(DATA)[size], cell.count, cell.types[0], lora=rank)

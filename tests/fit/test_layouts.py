@@ -110,8 +110,8 @@ AGENT = {"model": "Qwen/Qwen3-4B", "gpus": 1, "gpu": "RTX-4090", "lora": 32, "pr
         ({}, "FSDP", ()),
         ({"lora": 32, "model": "Qwen/Qwen2.5-72B"}, "FSDP", ("weights", "optimizer")),  # as it ran
         ({"model": "Qwen/Qwen2.5-32B", "gpu": "H200"}, "Megatron TP 8", ("optimizer",)),
-        ({"gpus": 1}, "FSDP2", ON_CPU),
-        (AGENT, "FSDP2", ON_CPU),
+        ({"gpus": 1}, "FSDP2 in bfloat16", ON_CPU),
+        (AGENT, "FSDP2 in bfloat16", ON_CPU),
     ],
 )
 def test_layouts_of_well_known_questions(ask, asked, name, offloaded):

@@ -128,24 +128,29 @@ def test_offloading_and_the_host_limit_are_always_said():
 @pytest.mark.parametrize(
     ("cases", "text"),
     [
-        (7, "Checked against 7 measured runs of this kind (fsdp: x; y) from 4 sources: 8 % off on average, at most 16 %; "
-            "3 of 7 needed more than estimated."),
-        (1, "Checked against one measured run of this kind (fsdp: x; y): 8 % off."),
-        (0, "No run of this kind was measured; the training process may be 19 % off, as in others."),
+        (7, "Checked against 7 measurements of this kind (fsdp: x; y), 5 set-ups from 4 sources: 8 % off on average, "
+            "at most 16 %; 3 needed more than estimated."),
+        (1, "Checked against one measurement of this kind (fsdp: x; y): 8 % off."),
+        (0, "No run of this kind was measured; nine in ten of other kinds were at most 19 % off."),
     ],
 )  # fmt: skip
 def test_how_sure_it_is(ask, cases, text):
     errors = {"mean_error": 0.078, "worst_error": 0.163, "needed_more": 3}
-    known = SimpleNamespace(name="fsdp", compared="x; y", cases=cases, sources=4, **errors) if cases else None
+    known = (
+        SimpleNamespace(name="fsdp", compared="x; y", cases=cases, sources=4, setups=5, **errors)
+        if cases
+        else None
+    )
     own, smallest = ask(), DATA.runs["qwen2-7b-grpo-2xh800"]
     vars(own)["accuracy"] = known
     assert sentences(own)["sure"] == f"How sure: {text}"
     vars(own)["evidence"] = ()
-    assert sentences(own)["sure"] == f"How sure: {text} No comparable run is recorded."
-    vars(own)["undercuts"] = smallest
-    more = (
-        "No uncontested run on known GPUs had so little GPU memory; the smallest is Qwen2-7B, GRPO on 2×H800."
+    assert (
+        sentences(own)["sure"]
+        == f"How sure: {text} No recorded run like this had as few GPUs and as long sequences."
     )
+    vars(own)["undercuts"] = smallest
+    more = "No comparable run on known GPUs had so little memory; the smallest is Qwen2-7B, GRPO on 2×H800."
     assert sentences(own)["sure"] == f"How sure: {text} {more}"
 
 
@@ -168,7 +173,7 @@ def test_another_release_with_another_verdict_is_said():
 
 def test_a_change_says_what_it_leaves_and_what_it_costs():
     change = Change({}, ("a=1", "+b=2"), 61.2 * GIB, 66 * GIB, "fits", "much", ("One.", "Two."))
-    text = "peak 61 GiB (up to 66), costs a lot of time: fits."
+    text = "peak 61 GiB (up to 66): fits, costs a lot of time."
     assert words.change_text(change) == f"a=1 +b=2: {text} One. Two."
     assert words.change_text(change, "{settings}", {"One."}) == f"{{settings}}: {text} Two."
 

@@ -36,7 +36,7 @@ def test_a_cell_has_the_fewest_gpus_and_the_recorded_run(project):
             about = ", ".join(filter(None, (cell.ran.get("task"), word)))
             gpus = cell.ran.get("gpus", "").replace("*", "×")
             assert ran == (f"{gpus} ({about})" if about else gpus)
-            mark = " †" if cell.undercuts else "" if cell.recorded else " ‡"
+            mark = {"undercuts": " †", "unrecorded": " ‡"}.get(cell.support, "")
             others = "" if cell.without == cell.count else f" ({cell.without or 'none'})"
             assert estimated == f"{cell.count}{mark}{others}"
             runs += [cell.ran["id"]] if cell.ran else []
