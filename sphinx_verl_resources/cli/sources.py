@@ -1,4 +1,4 @@
-"""What commands share: options for launch scripts, files that the user names, and the report of problems."""
+"""Options, files and reports that several commands share."""
 
 from __future__ import annotations
 

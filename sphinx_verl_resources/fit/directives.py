@@ -294,7 +294,7 @@ UNDERCUTS, NO_RUN = "†", "‡"
 LEGEND = {
     N_("All parameters, LoRA"): N_(
         "the fewest GPUs on which the whole range fits, if need be with state in host memory or bfloat16 and "
-        "Adam on the CPU; in brackets, those without. For the first GPU in the caption; LoRA has rank {rank}."
+        "Adam on the CPU; in brackets, those without. The caption's first GPU counts; LoRA has rank {rank}."
     ),
     N_("Recorded"): N_("the smallest run with this task or tag MIN, on GPUs with at most this memory."),
     NO_RUN: N_("no uncontested run of this model on known GPUs is recorded; this is an estimate alone."),

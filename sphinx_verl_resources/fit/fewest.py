@@ -162,7 +162,7 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task
     runs = (run for run in runs_for(answers.needs_on(COUNTS[-1], gpu), data) if is_proof(run, data))
     usual = (run for run in runs if run.tag == "MIN" or family(run.task).upper() == task)
     ran = min(usual, key=lambda run: run.gpus.count, default=None)
-    is_recorded = smallest_run(answers.needs_on(None, gpu), data)
+    smallest = smallest_run(answers.needs_on(None, gpu), data)
     other = family(ran.task) if ran and family(ran.task).upper() != task else ""
     return Fewest(
         gpus[0].memory_gb,
@@ -172,7 +172,7 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task
         near,
         "" if count else REASONS[answer.reason][1],
         figures_of_fewest(answer) if count else {},
-        "undercuts" if count and answer.undercuts else "" if is_recorded else "unrecorded",
+        "undercuts" if count and answer.undercuts else "" if smallest else "unrecorded",
         {"id": ran.id, "gpus": str(ran.gpus), "word": ran.word, "task": other} if ran else {},
     )
 

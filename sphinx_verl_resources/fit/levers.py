@@ -203,7 +203,10 @@ def _ulysses(own: Estimate, _: Role) -> Iterator[Overrides]:
 
 
 def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
-    """Yield larger values of one of Megatron's sizes that divide the GPUs and the model."""
+    """Yield larger values of one of Megatron's sizes that divide the GPUs and the model.
+
+    As in ``search``, there is tensor parallelism over fast links only.
+    """
     of, gpus, moe = role.megatron, own.settings.gpus, own.shape.architecture.moe
     fast = not (gpu := gpu_of(own.request, own.registries)) or gpu.fast_link
     replicas = gpus // (of.tensor * of.pipeline * of.context)

@@ -49,6 +49,8 @@ OFFERED = [
     ({**MEGATRON, TENSOR: 2}, EXPERTS, [f"{TENSOR}=8", f"{A}.megatron.expert_model_parallel_size=16 {A}.megatron.expert_tensor_parallel_size=1"], f"{TENSOR}=2"),
     # A pipeline size divides the layers: 64 of Qwen2.5-32B, and 61 of DeepSeek-V3.
     (MEGATRON, {"model": "Qwen/Qwen2.5-32B"}, [f"{STAGES}=8"], f"{STAGES}=16"), (MEGATRON, {**EXPERTS, "model": "deepseek-ai/DeepSeek-V3"}, [], STAGES),
+    # L20 has no fast link.
+    (MEGATRON, {"gpu": "L20"}, [f"{STAGES}=2"], TENSOR),
     # Fused kernels are CUDA's; what the reference keeps on the host is not offloaded with FSDP.
     (MEGATRON, {"gpu": "Ascend-A2"}, [f"{A}.megatron.param_offload=True"], f"{M}.use_fused_kernels"), (FULL, {}, [f"{M}.use_fused_kernels=True"], f"{REF}.fsdp_config.param_offload"),
     # The present value is unknown.
