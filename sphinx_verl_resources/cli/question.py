@@ -134,8 +134,7 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
 
 def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the question's GPUs, as in ``--gpus`` and ``--gpu``, and settings for nodes if given."""
-    values: dict[str, Any] = {}
-    nodes: dict[str, int] = {}
+    values, nodes = dict[str, Any](), dict[str, int]()
     for count, gpu in filter(None, (options.gpus, options.gpu)):
         if not gpu and str(count) in data.gpus:  # 4090 is a name, in any place
             count, gpu = None, str(count)

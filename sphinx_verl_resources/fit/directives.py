@@ -61,7 +61,8 @@ def answer_nodes(answer: Answer, env: BuildEnvironment) -> list[nodes.Node]:
     """Return the verdict with its reason, and the other lines about an answer as a list."""
     first, *others = texts.lines(answer)
     classes = ["verl-verdict", f"verl-verdict-{answer.verdict}"]  # the style sheet adds a sign
-    badge = nodes.strong("", "", nodes.inline("", texts.title(answer.verdict), classes=classes))
+    title = texts.as_title(texts.label(answer.verdict))
+    badge = nodes.strong("", "", nodes.inline("", title, classes=classes))
     stop = nodes.inline("", _("."), classes=["verl-unseen"])
     reason = blocks.fill(texts.in_a_row("{verdict}", "{reason}"), verdict=[badge, stop], reason=first.text)
     items, changes, seen = nodes.bullet_list(classes=["verl-answer"]), nodes.bullet_list(), set[str]()
@@ -215,9 +216,6 @@ class VerlEstimate(VerlDirective):
         for name, value in dotted_leaves(data):
             key = name.lstrip("+")  # Hydra's plus marks a new key; it is not part of the name
             settings[key], self.places[key] = value, self._place(document.key_place((name,)).line, key)
-            if "${" in str(value):
-                message = f"the value {value!r} refers to another one"
-                raise NoAnswerError.because(message, "write the value out", key=key, code="unresolved")
         return settings
 
     def _place(self, line: int, key: str = "") -> Location:
@@ -340,8 +338,7 @@ class VerlFewest(VerlDirective):
         behind = nodes.container("", nodes.raw("", tabs, format="html"), *panels, classes=["verl-panels"])
         gpus = (plural("{count} GPU", "{count} GPUs", count).format(count=count) for count in USUAL_COUNTS)
         caption = _("Largest model for {task}, by memory and number of GPUs").format(task=DEFAULT_TASK)
-        first_table = self._table(caption, [_("Memory of a GPU"), *gpus], largest)
-        return [first_table, behind, self._legend(values)]
+        return [self._table(caption, [_("Memory of a GPU"), *gpus], largest), behind, self._legend(values)]
 
     def _table(self, caption: str, headings: list[str], rows: Sequence[Any]) -> nodes.table:
         """Return a table whose first column has the headings of the rows."""
@@ -375,9 +372,7 @@ class VerlFewest(VerlDirective):
         items = [titled_item(_(name), _(text).format(**known)) for name, text in LEGEND.items()]
         assumed = assumptions(Question("", gpus=1), self.data)
         items.append(titled_item(_("Assumed"), blocks.listed(assumed)))
-        options = f"-{digest(self.given)[:8]}" if self.given else ""
-        file = _download(self, f"verl-fewest{options}.json", f"{json.dumps(values, indent=1)}\n")
-        items.append(titled_item(_("The same as JSON"), file))
+        items.append(titled_item(_("The same as JSON"), download_json(self, map(json.dumps, values))))
         return nodes.bullet_list("", *items, classes=["verl-legend"])
 
 
@@ -468,6 +463,13 @@ class VerlDownloads(VerlDirective):
         for name, (content, text) in export_files(self.data).items():
             items += item(blocks.titled(_download(self, name, text), _(content)))
         return [items]
+
+
+def download_json(directive: VerlDirective, values: Iterable[str]) -> nodes.Element:
+    """Return a link to a file with values as JSON, one per line, for a directive with its options."""
+    options = f"-{digest(directive.given)[:8]}" if directive.given else ""
+    text = ",\n".join(values)
+    return _download(directive, f"{directive.directive}{options}.json", f"[\n{text}\n]\n")
 
 
 def _download(directive: VerlDirective, name: str, text: str) -> nodes.Element:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import accumulate, count, product
 from operator import sub
@@ -18,6 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util.display import status_iterator
 from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
+from .. import nodes as blocks
 from ..diagnostics import NoAnswerError
 from ..directive import Option, VerlDirective
 from ..domain import ESTIMATOR, LABEL, MODEL, OUT_OF_MEMORY, RUN, VerlDomain, is_for_browsers
@@ -31,10 +33,11 @@ from ..selection import each_once, phrases
 from ..texts import run_title
 from ..units import GIB, Category
 from .answer import Answer, Answers, answer
-from .directives import answer_nodes, answers_file
+from .directives import answer_nodes, answers_file, download_json
 from .evidence import figures_of
 from .fewest import POWERS, size_models, window_of
 from .question import USUAL_RANK, Question
+from .results import figures_of_fewest
 from .words import LABELS, Line, as_title, lines, phase_chart
 
 #: The attribute of a form with what its template needs, until ``settle_forms`` writes it.
@@ -102,6 +105,7 @@ class VerlWhatIf(VerlDirective):
         model, count, gpu, lora, response = values.values()
         first = answer(Question(model, count, gpu, lora=lora, response=response), self.data)
         form = nodes.container("", *answer_nodes(first, self.env), classes=[self.directive])
+        files, records = self._files(models)
         words = {name: _(text) for name, text in _WORDS.items()}
         words["change"] = html(Line("change", _("To make it fit"), "{ways}."))
         form[FORM] = {
@@ -113,14 +117,15 @@ class VerlWhatIf(VerlDirective):
             "plan": _PLAN.format(**values),
             "command": first.command or "",
             "data": {
-                "files": self._files(models),
+                "files": files,
                 "words": words,
                 "plan": (_PLAN, _PLAN_LORA),
                 "titles": {verdict: as_title(_(text)) for verdict, text in LABELS.items()},
                 "categories": [(each.colour, each.letter) for each in Category],
             },
         }
-        return [form]
+        about = blocks.fill(_("All answers as JSON: {file}"), file=download_json(self, records))
+        return [form, nodes.paragraph("", "", *about)]
 
     def _fields(self, models: Sequence[str]) -> dict[str, tuple[str, dict[Any, str], Any]]:
         """Return the fields by name: label, the label of each value, and the first choice."""
@@ -139,8 +144,8 @@ class VerlWhatIf(VerlDirective):
             "response": (_("Longest response"), {count: f"{count:,}" for count in RESPONSES}, RESPONSES[0]),
         }
 
-    def _files(self, models: Iterable[str]) -> list[str]:
-        """Note the file with the answers for each model, and return the files' keys.
+    def _files(self, models: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Note the file with the answers for each model; return the files' keys, and all answers as JSON.
 
         If Sphinx uses several processes, they share the work.
         """
@@ -149,17 +154,20 @@ class VerlWhatIf(VerlDirective):
         progress = status_iterator(todo, "answering the form... ", "brown", len(todo), app.verbosity)
 
         def compute(model: str) -> None:
-            text, file = answers_text(model, self.data), files[model]
-            file.write(f'(globalThis.verlWhatIf ??= {{}})["{file.key}"]={text};')
+            files[model].write("\n".join(answers_texts(model, self.data)))
 
         tasks: Any = ParallelTasks(app.parallel) if parallel_available and app.parallel > 1 else SerialTasks()
         for model in todo:
             tasks.add_task(compute, model, lambda *_results: next(progress))
         tasks.join()
         next(progress, None)
+        records = []
         for file in files.values():
-            self.domain.note_file(f"_static/verl-what-if-{file.key}.js", f"{file.read()}\n")
-        return [file.key for file in files.values()]
+            text, *more = str(file.read()).split("\n")
+            text = f'(globalThis.verlWhatIf ??= {{}})["{file.key}"]={text};\n'
+            self.domain.note_file(f"_static/verl-what-if-{file.key}.js", text)
+            records += more
+        return [file.key for file in files.values()], records
 
 
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -228,12 +236,12 @@ def pieces_of(phase: Phase) -> list[int]:
     return [*map(sub, ends[1:], ends)]
 
 
-def answers_text(model: str, data: EstimatorContext) -> str:
-    """Return the answers to every combination of choices for a model, as JSON.
+def answers_texts(model: str, data: EstimatorContext) -> list[str]:
+    """Return the answers to every combination of choices for a model as JSON: for the form, then one by one.
 
-    ``windows`` has an entry for each GPU, rank and response length: the index in ``POWERS`` of the most GPUs
-    on which the model does not fit; the index of the fewest on which it fits; and a cell, or the reason why
-    there is no estimate, for each number of GPUs from the first on.
+    For the form, ``windows`` has an entry for each GPU, rank and response: the index in ``POWERS`` of the
+    most GPUs on which the model does not fit; the index of the fewest on which it fits; and a cell, or the
+    reason why there is no estimate, for each number of GPUs from the first on.
 
     A cell has the indices of its kind, bars and command in tables; the ends of its range and the GPU's
     capacity in GiB; then the numbers that replace each ``{#}`` in its texts, with commas, and its command.
@@ -248,17 +256,19 @@ def answers_text(model: str, data: EstimatorContext) -> str:
         data: the records.
     """
     tables: _Tables = defaultdict(lambda: defaultdict(count().__next__))
-    windows: list[list[Any]] = []
+    windows, records = list[list[Any]](), list[str]()
     gc.disable()  # the collector takes a fifth of the time, and nothing here has reference cycles
     questions = [
-        Answers(Question(model, gpus=1, lora=rank, response=response), data)
+        (rank, response, Answers(Question(model, gpus=1, lora=rank, response=response), data))
         for rank, response in product(RANKS, RESPONSES)
     ]
-    for (gpu, *_alike), answers in product(gpu_groups(data), questions):
+    for (gpu, *_alike), (rank, response, answers) in product(gpu_groups(data), questions):
         first, fits, cells = window_of(answers, gpu.name)
         windows.append([first, fits, *(_cell(each, tables) for each in cells)])
+        known = (figures_of_fewest(each) for each in cells if isinstance(each, Answer))
+        records += (json.dumps({**each, "lora_rank": rank, "response": response}) for each in known)
     gc.enable()
-    return as_script({"windows": windows, **{name: [*table] for name, table in tables.items()}})
+    return [as_script({"windows": windows, **{name: [*table] for name, table in tables.items()}}), *records]
 
 
 def _cell(answer: Answer | NoAnswerError, tables: _Tables) -> list[int | str] | str:

@@ -141,8 +141,7 @@ def answer_result(answer: Answer) -> dict[str, Any]:
 
 def settings_result(name: str, answer: Answer) -> dict[str, Any]:
     """Return an answer about given settings: the estimate, evidence and changes."""
-    estimate = result_of(name, answer.best.estimate, answer.verdict)
-    return {**estimate, "task": answer.task, **_shared(answer)}
+    return {**result_of(name, answer.best.estimate, answer.verdict), "task": answer.task, **_shared(answer)}
 
 
 def _shared(answer: Answer) -> dict[str, Any]:
@@ -155,14 +154,10 @@ def _shared(answer: Answer) -> dict[str, Any]:
         "peak_gib": gib_value(other.estimate.peak),
     }
     return {
-        "model": answer.request.model,
-        "gpus": {"count": answer.all_gpus, "type": answer.request.gpu},
-        "verdict": answer.verdict,
+        **_judged(answer),
         **runs,
         "contested": [{"run": run, "url": url} for run, url in contested if run not in runs["claimed"]],
-        "host_limit_gib": gib_value(answer.best.host_limit),
         "measured_runs_of_this_kind": answer.accuracy.cases if answer.accuracy else 0,
-        "offloaded": list(answer.best.offloaded),
         "change": [change_result(change) for change in answer.changes],
         "assumed": list(answer.assumed),
         "reason": answer.reason,
@@ -176,10 +171,17 @@ def change_result(change: Change) -> dict[str, Any]:
     return {"overrides": dict(change.overrides), "peak_gib": peak, "high_gib": high, "cost": change.cost}
 
 
+def _judged(answer: Answer) -> dict[str, Any]:
+    """Return the model and the GPUs of an answer, its verdict, and what depends on the host's memory."""
+    best, gpus = answer.best, {"count": answer.all_gpus, "type": answer.request.gpu}
+    about = {"model": answer.request.model, "gpus": gpus, "verdict": answer.verdict}
+    return {**about, "offloaded": list(best.offloaded), "host_limit_gib": gib_value(best.host_limit)}
+
+
 def figures_of_fewest(answer: Answer) -> dict[str, Any]:
-    """Return an answer with the keys of ``FEWEST_FIELDS``."""
-    values = _shared(answer) | _figures(answer.best.estimate, "peak_phase") | {"strategy": answer.best.name}
-    return {name: values[name] for name in FEWEST_FIELDS}
+    """Return an answer with the keys of ``FEWEST_FIELDS``, its model and its GPUs."""
+    best = answer.best
+    return {**_judged(answer), "strategy": best.name, **_figures(best.estimate, "peak_phase")}
 
 
 # -- files with all runs

@@ -110,12 +110,6 @@ class Layout:
         return tuple(part for part, is_on in zip(OFFLOADED, parts, strict=True) if is_on)
 
     @property
-    def token_budget(self) -> int | None:
-        """The largest micro-batch in tokens per GPU; None if micro-batches are counted in sequences."""
-        micro = self.estimate.settings.actor.micro_batch
-        return micro.tokens if micro.dynamic else None
-
-    @property
     def cache(self) -> tuple[float, float]:
         """The tokens that fit into the rollout engine's KV cache, and the tokens that it must hold."""
         shape, settings = self.estimate.shape, self.estimate.settings

@@ -15,7 +15,7 @@ from .answer import Answer
 from .fewest import Fewest
 from .question import Question, task_text
 from .results import figures_of_fewest
-from .words import MOST, about, change_text, heading, label, lines, phase_bars_text, short, title, whole
+from .words import MOST, about, as_title, change_text, heading, label, lines, phase_bars_text, short, whole
 
 #: The headings of ``_figures``.
 _FIGURES = "Layout | GiB per GPU | Offloads | Host GiB/node>"
@@ -82,7 +82,7 @@ def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, comm
     task = f"{answer.task} of rank {rank}" if rank else answer.task
     on = f"{gpus}×{gpu}" if gpus else f"an unknown number of {gpu}s. Set it with --gpus, as in 8xH100"
     training = f" ({settings.gpus} for training)" if gpus and settings.other_gpus else ""
-    texts = [f"{title(verdict)}: {answer.request.model}, {task}, on {on}{training}."]
+    texts = [f"{as_title(label(verdict))}: {answer.request.model}, {task}, on {on}{training}."]
     texts += [f"{line.title}: {line.plain}" if line.title else line.plain for line in lines(answer)]
     texts += [f"Ignored: {text}" for text in estimate.unsupported if text not in estimate.undecided]
     parts, shown = [wrapped(texts, width)], credible(estimate)

@@ -108,11 +108,6 @@ def label(verdict: Verdict) -> str:
     return _(LABELS[verdict])
 
 
-def title(verdict: Verdict) -> str:
-    """Return the translated label as the beginning of a sentence."""
-    return as_title(label(verdict))
-
-
 def as_title(text: str) -> str:
     """Return a translated label with an initial capital, if its script has capitals.
 
@@ -196,15 +191,14 @@ def _sure(answer: Answer) -> Line:
     text = text.format(error=round(100 * answer.best.estimate.errors[0]))
     if known:
         text = plural(
-            "Checked against one measurement of this kind ({kind}: {compared}): {mean} % off.",
-            "Checked against {count} measurements of this kind ({kind}: {compared}), {setups} set-ups from "
-            "{sources}: {mean} % off on average, at most {worst} %; {more} needed more than estimated.",
+            "Checked against one measurement of this kind ({name}: {compared}): {mean} % off.",
+            "Checked against {cases} measurements of this kind ({name}: {compared}), {setups} set-ups from "
+            "{sources}: {mean} % off on average, at most {worst} %; {needed_more} needed more than computed.",
             known.cases,
         )
         mean, worst = round(100 * known.mean_error), round(100 * known.worst_error)
         sources = plural("one source", "{count} sources", known.sources).format(count=known.sources)
-        counts = {"count": known.cases, "more": known.needed_more, "sources": sources, "setups": known.setups}
-        text = text.format(kind=known.name, compared=known.compared, mean=mean, worst=worst, **counts)
+        text = text.format(**{**vars(known), "sources": sources}, mean=mean, worst=worst)
     more = "" if answer.evidence else _("No recorded run like this had as few GPUs and as long sequences.")
     if smallest:
         more = _("No comparable run on known GPUs had so little memory; the smallest is {runs}.")
@@ -236,12 +230,12 @@ def peaks_text(run: Run, estimate: Estimate | None) -> str:
 
 def _layout(answer: Answer) -> Iterator[Line]:
     """Yield the layout, what it offloads, and the host memory that a node needs, with the limit."""
-    best, budget, limit = answer.best, answer.best.token_budget, answer.best.given_host_limit
+    best, limit, settings = answer.best, answer.best.given_host_limit, answer.best.estimate.settings
     if not answer.own:
-        gpus = f"{best.estimate.settings.gpus}×{answer.request.gpu or 'GPU'}"
-        more = _("Micro-batches have up to {tokens} tokens per GPU.") if budget else ""
+        gpus, micro = f"{settings.gpus}×{answer.request.gpu or 'GPU'}", settings.actor.micro_batch
+        more = _("Micro-batches have up to {tokens} tokens per GPU.") if micro.dynamic else ""
         text = in_a_row(_("{layout} on {gpus}."), more, _(ROUNDS) if best.rounds else "")
-        text = text.format(layout=best.name, gpus=gpus, tokens=f"{budget or 0:,}")
+        text = text.format(layout=best.name, gpus=gpus, tokens=f"{micro.tokens:,}")
         yield Line("layout", _("Layout"), text)
     parts = [_(part) for part in best.offloaded if part != ON_CPU] or [_("nothing")]
     more = _("Adam runs on the CPU: slow.") if ON_CPU in best.offloaded else ""
@@ -261,7 +255,7 @@ def _release(answer: Answer) -> Iterator[Line]:
         if behaviour(own.request.version).unsharded_gradients and other.estimate.peak < own.estimate.peak:
             cause = _("FSDP in {version} keeps whole gradients on every GPU until the last micro-batch.")
             text = in_a_row(text, cause)
-        figures = {"verdict": title(other.verdict), "peak": whole(other.estimate.peak)}
+        figures = {"verdict": as_title(label(other.verdict)), "peak": whole(other.estimate.peak)}
         yield Line("release", _("Other release"), text.format(other=older, version=newer, **figures))
 
 

@@ -7,7 +7,7 @@ import re
 from sphinx_verl_resources.fit.answer import answer
 from sphinx_verl_resources.fit.command import command_of
 from sphinx_verl_resources.fit.question import Question
-from sphinx_verl_resources.fit.words import lines, title, whole
+from sphinx_verl_resources.fit.words import as_title, label, lines, whole
 from sphinx_verl_resources.memory.registries import EstimatorContext
 
 DATA = EstimatorContext()
@@ -76,7 +76,7 @@ def check(found, chosen):
     assert found["chosen"] == chosen
     assert (found["badge"], found["title"]) == (
         f"verl-verdict verl-verdict-{expected.verdict}",
-        title(expected.verdict),
+        as_title(label(expected.verdict)),
     )
     assert found["why"].startswith(why.plain)
     fits = expected.verdict == "fits"

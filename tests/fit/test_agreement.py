@@ -18,9 +18,9 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.fit.answer import Answers, answer, answer_settings
 from sphinx_verl_resources.fit.command import command_of
 from sphinx_verl_resources.fit.fewest import POWERS, fewest_by_memory, fewest_tables, size_models
-from sphinx_verl_resources.fit.form import RANKS, RESPONSES, answers_text, gpu_groups
+from sphinx_verl_resources.fit.form import RANKS, RESPONSES, answers_texts, gpu_groups
 from sphinx_verl_resources.fit.question import USUAL_RANK, Question
-from sphinx_verl_resources.fit.results import change_result, gib_value
+from sphinx_verl_resources.fit.results import FEWEST_FIELDS, change_result, gib_value
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.records import WORDS
@@ -163,7 +163,8 @@ def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, 
     st.data(),
 )
 def test_the_form_has_the_answer_of_the_python_api(model, chosen):
-    answers = json.loads(FORMS.get(model) or FORMS.setdefault(model, answers_text(model, DATA)))
+    texts = FORMS.get(model) or FORMS.setdefault(model, answers_texts(model, DATA))
+    answers, *records = map(json.loads, texts)
     groups = gpu_groups(DATA)
     place, at = (chosen.draw(st.integers(0, most - 1)) for most in (len(groups), len(RANKS) * len(RESPONSES)))
     first, fits, *cells = answers["windows"][place * len(RANKS) * len(RESPONSES) + at]
@@ -177,6 +178,11 @@ def test_the_form_has_the_answer_of_the_python_api(model, chosen):
     assert verdict == found.verdict
     assert cell[3:5] == [round(best.low / GIB), round(best.high / GIB)]
     assert (verdict == "fits") == (first + number >= fits)
+    about = {"gpus": {"count": count, "type": gpu}, "lora_rank": rank, "response": response}
+    (record,) = (each for each in records if about.items() <= each.items())
+    options = [f"--gpus={count}x{gpu}", f"--response={response}", *([f"--lora={rank}"] if rank else [])]
+    planned = printed("plan", model, *options)
+    assert record == about | {name: planned[name] for name in ("model", *FEWEST_FIELDS)}
 
 
 #: The answers of the form by model, each computed once.

@@ -14,7 +14,7 @@ from sphinx_verl_resources.fit.fewest import POWERS, size_models, window_of
 from sphinx_verl_resources.fit.form import (
     RANKS,
     RESPONSES,
-    answers_text,
+    answers_texts,
     form_models,
     gpu_groups,
     pieces_of,
@@ -51,7 +51,7 @@ def test_the_answer_for_a_memory_size_holds_for_each_gpu_that_is_named():
 
 
 def test_windows_begin_where_it_does_not_fit_and_reach_the_fewest_that_fit():
-    found = json.loads(answers_text("Qwen/Qwen2.5-0.5B", DATA))
+    found = json.loads(answers_texts("Qwen/Qwen2.5-0.5B", DATA)[0])
     windows, texts, words = found["windows"], found["texts"], found["words"]
     assert len(windows) == len(gpu_groups(DATA)) * len(RANKS) * len(RESPONSES)
     for first, fewest, *cells in windows:
@@ -78,7 +78,7 @@ def test_a_window_begins_with_every_number_on_which_it_might_fit():
 def test_a_number_of_gpus_without_an_estimate_says_why(monkeypatch):
     error = NoAnswerError.because("a < b")
     monkeypatch.setattr(form, "window_of", lambda *_question: (1, 2, [error]))
-    assert json.loads(answers_text("Qwen/Qwen2.5-1.5B", DATA))["windows"][0] == [1, 2, "a &lt; b"]
+    assert json.loads(answers_texts("Qwen/Qwen2.5-1.5B", DATA)[0])["windows"][0] == [1, 2, "a &lt; b"]
 
 
 def test_pieces_add_up_to_the_rounded_total(ask):
@@ -94,7 +94,7 @@ def test_only_what_decides_answers_computes_them_again(project, data, monkeypatc
     def fake(model, data):
         with log.open("a") as stream:
             stream.write(f"{model}\n")
-        return "{}"
+        return ["{}"]
 
     def computed(text="", **run):
         data.run("a", model="Qwen/Qwen2.5-7B", **run)
@@ -104,7 +104,7 @@ def test_only_what_decides_answers_computes_them_again(project, data, monkeypatc
         assert build.warnings == []
         return sorted(line.rpartition("/")[2] for line in log.read_text().splitlines())
 
-    monkeypatch.setattr(form, "answers_text", fake)
+    monkeypatch.setattr(form, "answers_texts", fake)
     both = ["Qwen2.5-0.5B", "Qwen2.5-7B"]
     assert computed() == both
     assert computed("Text.") == []

@@ -36,7 +36,7 @@ def test_the_token_budget_is_the_largest_that_fits(question):
         return with_settings(found.best, dict.fromkeys(keys, tokens)).fits
 
     largest = found.largest_token_budget
-    assert largest >= found.best.token_budget
+    assert largest >= found.best.estimate.settings.actor.micro_batch.tokens
     assert fits(largest)
     assert not fits(largest + 1)
 
@@ -55,7 +55,7 @@ def test_the_response_is_the_longest_that_fits(question):
     longest, prompt = found.longest_response, question.prompt or 512
 
     def fits(response):
-        tokens = max(found.best.token_budget, prompt + response)
+        tokens = max(found.best.estimate.settings.actor.micro_batch.tokens, prompt + response)
         keys = [key for key in found.best.request.config if key.endswith("max_token_len_per_gpu")]
         settings = {**dict.fromkeys(keys, tokens), "data.max_response_length": response}
         return with_settings(found.best, settings).fits
