@@ -318,8 +318,7 @@ class VerlDomain(Domain):
     ) -> nodes.reference | None:
         """Return a link to the target; None if this output does not contain it."""
         if typ == FILE and is_for_browsers(builder):
-            # In a single page, the address of the document is only an anchor.
-            address = relative_uri(builder.get_target_uri(fromdocname).partition("#")[0], target)
+            address = file_address(builder, fromdocname, target)
             return nodes.reference("", "", nodes.literal("", target), refuri=address, internal=True)
         found = self.find(typ, target, fromdocname)
         if found is None:
@@ -356,6 +355,12 @@ def digest(*parts: object) -> str:
 
 
 # -- links whose target is known only after all pages are read
+
+
+def file_address(builder: Builder, docname: str, name: str) -> str:
+    """Return the address of a file in the output from a page."""
+    # In a single page, the address of the document is only an anchor.
+    return relative_uri(builder.get_target_uri(docname).partition("#")[0], name)
 
 
 def link_later(env: BuildEnvironment, kind: str, name: str, text: str, *instead: nodes.Node) -> pending_xref:

@@ -370,9 +370,9 @@ class VerlFewest(VerlDirective):
         """Return the meaning of columns and marks, what the estimates assume, and the values as JSON."""
         known = {"rank": USUAL_RANK, "times": HOST_SHARE}
         items = [titled_item(_(name), _(text).format(**known)) for name, text in LEGEND.items()]
-        assumed = assumptions(Question("", gpus=1), self.data)
-        items.append(titled_item(_("Assumed"), blocks.listed(assumed)))
-        items.append(titled_item(_("The same as JSON"), download_json(self, map(json.dumps, values))))
+        assumed = blocks.listed(assumptions(Question("", gpus=1), self.data))
+        file = _file_link(self.env, note_json(self, map(json.dumps, values)))
+        items += [titled_item(_("Assumed"), assumed), titled_item(_("The same as JSON"), file)]
         return nodes.bullet_list("", *items, classes=["verl-legend"])
 
 
@@ -461,18 +461,19 @@ class VerlDownloads(VerlDirective):
         """Return the list, and remember the files for the builder."""
         items = nodes.bullet_list(classes=[self.directive])
         for name, (content, text) in export_files(self.data).items():
-            items += item(blocks.titled(_download(self, name, text), _(content)))
+            self.domain.note_file(name, text)
+            items += item(blocks.titled(_file_link(self.env, name), _(content)))
         return [items]
 
 
-def download_json(directive: VerlDirective, values: Iterable[str]) -> nodes.Element:
-    """Return a link to a file with values as JSON, one per line, for a directive with its options."""
-    options = f"-{digest(directive.given)[:8]}" if directive.given else ""
-    text = ",\n".join(values)
-    return _download(directive, f"{directive.directive}{options}.json", f"[\n{text}\n]\n")
+def note_json(directive: VerlDirective, values: Iterable[str]) -> str:
+    """Note a file for the builder with values as JSON, one per line, and return its name."""
+    options, text = f"-{digest(directive.given)[:8]}" if directive.given else "", ",\n".join(values)
+    name = f"{directive.directive}{options}.json"
+    directive.domain.note_file(name, f"[\n{text}\n]\n")
+    return name
 
 
-def _download(directive: VerlDirective, name: str, text: str) -> nodes.Element:
-    """Note a file for the builder, and return a link to it."""
-    directive.domain.note_file(name, text)
-    return link_later(directive.env, FILE, name, name, nodes.literal("", name))
+def _file_link(env: BuildEnvironment, name: str) -> nodes.Element:
+    """Return a link to a file in the output; elsewhere, its name."""
+    return link_later(env, FILE, name, name, nodes.literal("", name))

@@ -64,8 +64,7 @@ class Needs(NamedTuple):
         """Return the needs with other GPUs; None keeps the present value."""
         new = self._replace(gpus=gpus or self.gpus)
         if gpu:
-            device = gpu.vendor, gpu.bfloat16
-            new = new._replace(memory_gb=gpu.memory_gb, gpu=gpu.name, device=device)
+            new = new._replace(memory_gb=gpu.memory_gb, gpu=gpu.name, device=(gpu.vendor, gpu.bfloat16))
         return new
 
     def is_like(self, other: Needs) -> bool:

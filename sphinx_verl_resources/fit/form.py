@@ -19,10 +19,9 @@ from sphinx.application import Sphinx
 from sphinx.util.display import status_iterator
 from sphinx.util.parallel import ParallelTasks, SerialTasks, parallel_available
 
-from .. import nodes as blocks
 from ..diagnostics import NoAnswerError
 from ..directive import Option, VerlDirective
-from ..domain import ESTIMATOR, LABEL, MODEL, OUT_OF_MEMORY, RUN, VerlDomain, is_for_browsers
+from ..domain import ESTIMATOR, LABEL, MODEL, OUT_OF_MEMORY, RUN, VerlDomain, file_address, is_for_browsers
 from ..i18n import N_, _
 from ..memory.phases import Phase
 from ..memory.registries import EstimatorContext, capacity_of
@@ -33,7 +32,7 @@ from ..selection import each_once, phrases
 from ..texts import run_title
 from ..units import GIB, Category
 from .answer import Answer, Answers, answer
-from .directives import answer_nodes, answers_file, download_json
+from .directives import answer_nodes, answers_file, note_json
 from .evidence import figures_of
 from .fewest import POWERS, size_models, window_of
 from .question import USUAL_RANK, Question
@@ -57,7 +56,7 @@ _TEMPLATE = Template(_FILE.read_text("utf-8"), autoescape=True, trim_blocks=True
 _WORDS: Mapping[str, str] = {
     "asked": N_("{model} on {count} GPUs of {gpu}, {lora}, responses of up to {response} tokens"),
     "below": N_("This is for {label} of these GPUs; fewer do not fit either."),
-    "above": N_("This is for {label} of these GPUs. It fits on more, too: see the command below."),
+    "above": N_("This is for {label} of these GPUs. It fits on more, too: run the command below for those."),
     "noEstimate": N_("There is no estimate: {reason}."),
     "noWay": N_("shorter responses, LoRA or more GPUs alone are not enough"),
     "response": N_("responses of up to {label} tokens"),
@@ -115,6 +114,7 @@ class VerlWhatIf(VerlDirective):
             "lines": [html(line) for line in lines(first)],
             "chart": phase_chart(first.best.estimate, _("Memory per GPU by phase")).node("").astext(),
             "plan": _PLAN.format(**values),
+            "file": note_json(self, records),
             "command": first.command or "",
             "data": {
                 "files": files,
@@ -124,8 +124,7 @@ class VerlWhatIf(VerlDirective):
                 "categories": [(each.colour, each.letter) for each in Category],
             },
         }
-        about = blocks.fill(_("All answers as JSON: {file}"), file=download_json(self, records))
-        return [form, nodes.paragraph("", "", *about)]
+        return [form]
 
     def _fields(self, models: Sequence[str]) -> dict[str, tuple[str, dict[Any, str], Any]]:
         """Return the fields by name: label, the label of each value, and the first choice."""
@@ -191,9 +190,9 @@ def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             linked = (_RUN.sub(lambda run: links.get(run[1], run[0]), line) for line in about["lines"])
             about["lines"] = [*linked]
             about["json"] = as_script({**about["data"], "links": links})
+            about["file"] = file_address(app.builder, docname, about["file"])
             about |= {"remedies": address(LABEL, OUT_OF_MEMORY), "more": address(LABEL, ESTIMATOR)}
-            text = _TEMPLATE.render(about, _=_)
-            form.parent.replace(form, nodes.raw("", text, format="html"))
+            form.parent.replace(form, nodes.raw("", _TEMPLATE.render(about, _=_), format="html"))
 
 
 # -- choices and answers

@@ -228,9 +228,7 @@ def _holds_a_sequence(shape: Shape, settings: Settings, **rollout: Any) -> bool:
 def lower_utilizations(shape: Shape, settings: Settings) -> Iterator[float]:
     """Return smaller shares of the GPU for the rollout engine, as long as its cache holds a sequence."""
     lower = (round(settings.rollout.utilization - tenths / 10, 2) for tenths in range(1, 10))
-    return takewhile(
-        lambda share: share > 0.1 and _holds_a_sequence(shape, settings, utilization=share), lower
-    )
+    return takewhile(lambda each: each > 0.1 and _holds_a_sequence(shape, settings, utilization=each), lower)
 
 
 def _wider(own: Estimate) -> list[int]:

@@ -370,16 +370,17 @@ class _Backend:
             return [size] if type(size) is int and size > 0 else usual
 
         tensors = [size for size in _TENSORS if size <= self.node and not divisor % size]
+        experts = choices(_EXPERT, [size for size in _EXPERTS if size <= most])
         for pipeline, tensor in product(choices(_PIPELINE, _STAGES), choices(_TENSOR, tensors)):
-            stages = _stages(shape.layers, pipeline)
-            if stages is None or gpus % (tensor * pipeline):
+            stages, spread = _stages(shape.layers, pipeline), gpus // pipeline
+            divided = math.gcd(moe.num_experts, spread) if moe else 0
+            fitting = [size for size in experts if not divided % size]
+            if stages is None or gpus % (tensor * pipeline) or not fitting:
                 continue
             stages = {name: size for name, size in stages.items() if config.get(section + name) is None}
             sizes = {_TENSOR: tensor, _PIPELINE: pipeline, **stages}
             if moe:
-                divided = math.gcd(moe.num_experts, gpus // pipeline)
-                fitting = (size for size in _EXPERTS if size <= most and not divided % size)
-                sizes |= {_EXPERT: next(iter(choices(_EXPERT, fitting))), "expert_tensor_parallel_size": 1}
+                sizes |= {_EXPERT: fitting[0], "expert_tensor_parallel_size": 1}
             yield (pipeline, tensor), _set(_MEGATRON, sizes)
 
     def estimate(self, level: Level, sizes: Sizes, budget: int | None) -> Estimate | None:

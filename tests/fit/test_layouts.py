@@ -101,6 +101,7 @@ def test_layouts_are_some_that_people_run(question, gpu):
 
 
 ON_CPU = ("weights", "gradients", "optimizer", "adam-on-cpu")
+EXPERTS = {"model": "Qwen/Qwen3-30B-A3B", "overrides": {f"{A}.megatron.expert_model_parallel_size": 4}}
 AGENT = {"model": "Qwen/Qwen3-4B", "gpus": 1, "gpu": "RTX-4090", "lora": 32, "prompt": 2048, "response": 384}
 
 
@@ -112,6 +113,8 @@ AGENT = {"model": "Qwen/Qwen3-4B", "gpus": 1, "gpu": "RTX-4090", "lora": 32, "pr
         ({"model": "Qwen/Qwen2.5-32B", "gpu": "H200"}, "Megatron TP 8", ("optimizer",)),
         ({"gpus": 1}, "FSDP2 in bfloat16", ON_CPU),
         (AGENT, "FSDP2 in bfloat16", ON_CPU),
+        # A given size is kept, also if not every number of stages allows it.
+        (EXPERTS, "Megatron TP 2 EP 4", ON_CPU),
     ],
 )
 def test_layouts_of_well_known_questions(ask, asked, name, offloaded):

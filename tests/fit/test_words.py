@@ -131,7 +131,7 @@ def test_offloading_and_the_host_limit_are_always_said():
         (7, "Checked against 7 measurements of this kind (fsdp: x; y), 5 set-ups from 4 sources: 8 % off on average, "
             "at most 16 %; 3 needed more than computed."),
         (1, "Checked against one measurement of this kind (fsdp: x; y): 8 % off."),
-        (0, "No run of this kind was measured; nine in ten of other kinds were at most 19 % off."),
+        (0, "Not measured. Of other runs, mostly fine-tuning, nine in ten were at most 19 % off."),
     ],
 )  # fmt: skip
 def test_how_sure_it_is(ask, cases, text):

@@ -38,9 +38,9 @@ def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, b
     assert build.warnings == []
     soup, data = build.soup(), shared(build)
     names = [f"verl-what-if-{name}.js" for name in data["files"]]
-    (link,) = soup.select(".verl-what-if + p a")
-    found = json.loads((build.out / link["href"]).read_text())
-    assert [each["model"] for each in found] == ["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"]
+    (link,) = soup.select("form.verl-what-if a[href$='.json']")
+    records = json.loads((build.out / link["href"]).read_text("utf-8"))
+    assert [record["model"] for record in records] == ["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"]
     assert sorted(names) == sorted(files(build))
     for name, text in files(build).items():
         digest = re.match(r'\(globalThis\.verlWhatIf \?\?= \{\}\)\["([0-9a-f]{16})"\]=\{', text)[1]
