@@ -49,7 +49,7 @@ $(VENV)/pyvenv.cfg: requirements/package.txt requirements/development.txt
 	@$(listed) || echo "$$($(BIN)/python --version) is not tested: it gets the newest packages that pyproject.toml allows"
 
 $(BIN)/.package: $(VENV)/pyvenv.cfg pyproject.toml
-	$(call install,requirements/package.txt,.,the package into $(VENV): about 15 s)
+	$(call install,requirements/package.txt,.[scripts],the package into $(VENV): about 15 s)
 
 $(BIN)/.ready: $(BIN)/.package
 	$(call install,requirements/development.txt,.[docs$(COMMA)test],what documentation and tests need: about 40 s)

@@ -43,7 +43,7 @@ WITHOUT_MYST = nox.param("3.13", "development", [], ["myst_parser"], id="3.13-wi
 #: How uv chooses the packages of each file in requirements/.
 RESOLUTIONS = {
     "development": ("--all-extras",),
-    "package": ("--constraint", "requirements/development.txt"),
+    "package": ("--extra", "scripts", "--constraint", "requirements/development.txt"),
     "oldest": ("--all-extras", "--resolution", "lowest-direct"),
 }
 

@@ -36,7 +36,7 @@ COMMANDS = {
     "estimate": "cli.estimate", "plan": "cli.estimate", "diagnose": "cli.diagnose", "schema": "commands",
 }  # fmt: skip
 #: The modules with rules of the rooms, which register themselves.
-RULE_MODULES = ("memory.rules", "settings.rules")
+RULE_MODULES = ("memory.rules", "scripts.rules")
 
 
 class UsageError(Exception):

@@ -13,7 +13,7 @@ from ..intake import diagnosis
 from ..intake.log import read_log
 from ..intake.log_lines import blocks_of
 from ..memory.request import MODEL
-from ..settings.result import SettingsText
+from ..scripts.settings import SettingsText
 from ..views.diagnosis import diagnosis_text
 from .question import QUESTION, read_question
 from .sources import (
@@ -92,7 +92,7 @@ def _script(options: argparse.Namespace) -> SettingsText:
         UsageError: the script cannot be read.
     """
     refuse_lone_variables(options)
-    return read_source(options.script, options) if options.script else SettingsText({}, {})
+    return read_source(options.script, options) if options.script else SettingsText()
 
 
 def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> diagnosis.Given:

@@ -33,9 +33,9 @@ from ..memory.estimate import estimate
 from ..memory.recorded import request_of_run
 from ..memory.registries import EstimatorContext
 from ..records import ENGINES, PAGE_COLUMNS, TRAIN_BACKENDS, Run
-from ..settings.read import read_script
-from ..settings.result import refusal
-from ..settings.unread import unread_settings
+from ..scripts.read import read_script
+from ..scripts.settings import refusal
+from ..scripts.unread import unread_settings
 from ..texts import runs_text
 from ..validation import models_in, validated
 from .question import gpus_argument

@@ -21,9 +21,9 @@ from ..memory.request import MODEL, Request, parse_gpus
 from ..memory.resolve import release_for
 from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import version_of
+from ..scripts.overrides import read_overrides
+from ..scripts.settings import SettingsText
 from ..selection import whole_number
-from ..settings.overrides import read_overrides
-from ..settings.result import SettingsText
 from .sources import COMMAND_LINE, parser_of, read_source, read_text, still_open
 
 PlaceOf = Callable[[Diagnostic], Location]
@@ -94,7 +94,7 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
         UsageError: a file cannot be read.
     """
     place = Location(source or "")
-    file = read_source(source, options) if source else SettingsText({}, {})
+    file = read_source(source, options) if source else SettingsText()
     words = read_overrides([word for word in options.words if is_setting(word)], COMMAND_LINE)
     if errors := [each for each in words.problems if each.is_error]:
         raise NoAnswerError(*errors)
@@ -103,7 +103,9 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     lora = options.lora or rank
     by_option = named_settings(task, lora, options.prompt, options.response)
     config = {**file.values, **by_option, **nodes, **words.values}
-    problems = [*still_open(file, {*words.values, *by_option, _MODEL_PATH})]
+    # What the command line states is settled, whatever the file leaves open.
+    settled = {*words.values, *by_option, _MODEL_PATH, *(TRAINER_GPUS if "gpus" in gpus else ())}
+    problems = [*still_open(file, settled)]
     places = {**file.places, **words.places}
     places |= {"model": places.get(_MODEL_PATH, COMMAND_LINE), "gpus": COMMAND_LINE}
     path, left_open = config.get(_MODEL_PATH), file.unresolved.get(_MODEL_PATH)
@@ -125,7 +127,7 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
         config=config,
         task=task or (algorithm if ESTIMATOR in config or algorithm != "PPO" else None),
         backend="megatron" if "megatron" in (file.config_name or "") else None,
-        unread=frozenset(file.unresolved.keys() - config.keys() - {_MODEL_PATH}),
+        unread=frozenset(file.unresolved.keys() - config.keys() - settled),
         incomplete=file.incomplete,
     )
     problems += [*words.problems, *warnings]

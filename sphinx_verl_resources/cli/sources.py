@@ -17,7 +17,8 @@ from ..diagnostics import Diagnostic, Location, NoAnswerError, capped, counted, 
 from ..fit.terminal import wrapped
 from ..memory.registries import EstimatorContext
 from ..memory.resolve import is_harmless
-from ..settings.result import SettingsText, refusal
+from ..scripts.read import read_settings
+from ..scripts.settings import SettingsText, refusal
 
 #: The place of a problem with an argument rather than a file.
 COMMAND_LINE = Location("")
@@ -109,8 +110,6 @@ def read_source(source: str, options: argparse.Namespace) -> SettingsText:
         NoAnswerError: one of its settings cannot be read, or it has none: an answer would be wrong.
         UsageError: it cannot be read.
     """
-    from ..settings.read import read_settings  # it parses shells, which most questions do not need
-
     environment = dict(options.env)
     text = with_unused(read_settings(read_text(source), source, environment), environment)
     wrong = refusal(text)

@@ -12,7 +12,7 @@ from ..memory.settings import TRAINER_GPUS, all_gpus
 from ..memory.shape import Counts
 from ..memory.versions import CURRENT
 from ..records import ENGINES, MOST_GPUS, TRAIN_BACKENDS, size_class
-from ..settings.script_names import ScriptName, parse_script_name
+from ..scripts.script_names import ScriptName, parse_script_name
 from .log_facts import measured_fields
 from .recorded_names import model_of, recorded_gpu
 from .run_text import TODO, suggested_id

@@ -11,9 +11,9 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ..settings.overrides import read_overrides
-from ..settings.read import read_script
-from ..settings.result import leaves
+from ..scripts.overrides import read_overrides
+from ..scripts.read import read_command
+from ..scripts.settings import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,7 @@ def overrides_at(piece: Piece, place: Location) -> Mapping[str, Any]:
     if not piece.whole:
         return {}
     if is_command(piece):
-        return read_script(_COMMAND.sub("", piece.text, count=1), place.path).values
+        return read_command(_COMMAND.sub("", piece.text, count=1), place.path).values
     at = piece.text.find(_HYDRA)
     if at < 0:
         return {}

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..diagnostics import Diagnostic, Location, warning
-from ..settings.result import SettingsText
+from ..scripts.settings import SettingsText
 from .run_text import TODO
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Sources:
         log: the contents of the log.
     """
 
-    script: SettingsText = field(default_factory=lambda: SettingsText({}, {}))
+    script: SettingsText = field(default_factory=SettingsText)
     text: str = ""
     shown: str = ""
     file: Path | None = None

@@ -11,7 +11,7 @@ from ..records import ADAPTER_RANKS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..settings.result import SettingsText
+    from ..scripts.settings import SettingsText
 
 #: The keys that decide the algorithm.
 ESTIMATOR = "algorithm.adv_estimator"

@@ -120,6 +120,17 @@ def test_a_launch_script(result, write):
     assert peaks[0] == peaks[2] < peaks[1]
 
 
+def test_gpus_settle_what_a_script_leaves_open(result, write):
+    script = SCRIPT.replace("trainer.nnodes=2", "trainer.nnodes=$NODES")
+    assert script != SCRIPT
+    write("run.sh", script)
+    mended = f"data.train_batch_size=64 {ROLLOUT}.gpu_memory_utilization=0.25"
+    _, (left_open,), err = result(f"estimate --script run.sh --gpu H100 {mended}")
+    assert (left_open["verdict"], "trainer.nnodes" in err[0]) == ("unknown", True)
+    code, (found,), err = result(f"estimate --script run.sh --gpus 8xH100 {mended}")
+    assert (code, found["undecided"], found["gpus"], err) == (0, [], {"count": 8, "type": "H100"}, [])
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [
@@ -145,7 +156,7 @@ def test_a_model_by_the_end_of_its_path(result, write, path, message):
     ("option", "text", "message"),
     [
         *((f"--{name} given", text, "given:") for name in ("script", "settings") for text in ("", "# nothing\n", "model: [\n")),
-        ("--script given", "# " + "x" * (1 << 20), "given:1:1: ERROR: the script has more than "),
+        ("--script given", "#!" + "x" * (1 << 20), "given:1:1: ERROR: the script has more than "),
         ("--config given", '{"model_type": "qwen2", "hidden_size": 0}', "given:1:1: ERROR: num_hidden_layers: the key is missing"),
         ("", "", "ERROR: no model given; give its name, such as qwen2.5-7b, its config.json, a file of cases or runs, or --script"),
     ],

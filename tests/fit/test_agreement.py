@@ -24,7 +24,7 @@ from sphinx_verl_resources.fit.results import FEWEST_FIELDS, change_result, gib_
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.records import WORDS
-from sphinx_verl_resources.settings.read import read_script
+from sphinx_verl_resources.scripts.read import read_script
 from sphinx_verl_resources.units import GIB
 
 DATA = EstimatorContext()

@@ -12,7 +12,7 @@ from sphinx_verl_resources.fit.question import Question
 from sphinx_verl_resources.memory.estimate import estimate
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
-from sphinx_verl_resources.settings.read import read_script
+from sphinx_verl_resources.scripts.read import read_script
 
 MEGATRON = {"actor_rollout_ref.actor.strategy": "megatron"}
 CPU = "actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_cpu_offload"

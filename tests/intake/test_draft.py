@@ -18,7 +18,7 @@ from sphinx_verl_resources.intake.run_text import TODO, run_text
 from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
 from sphinx_verl_resources.intake.tasks import LOSS, task_of
 from sphinx_verl_resources.memory.registries import EstimatorContext
-from sphinx_verl_resources.settings.read import read_script
+from sphinx_verl_resources.scripts.read import read_script
 from sphinx_verl_resources.strict_yaml import read_yaml
 
 TASK_REWARDS = "distillation.distillation_loss.use_task_rewards"
@@ -46,7 +46,7 @@ def test_a_model_that_is_not_recorded():
     nowhere = draft(command("actor_rollout_ref.model.path=/models/Qwn2.5-7B trainer.nnodes=1"))
     assert nowhere.fields["model"] == nowhere.fields["size"] == TODO
     assert any("did you mean 'Qwen/Qwen2.5-7B'?" in problem.remedy for problem in nowhere.problems)
-    loop = draft(f"for M in a b; do {command('actor_rollout_ref.model.path=$M trainer.nnodes=1')}; done")
+    loop = draft(f"for M in a b; do {command('actor_rollout_ref.model.path=$M trainer.nnodes=1')}done")
     assert (
         "the model '$M' contains a variable with an unknown value; set it with --env M=…, or give the model "
         "with --model"

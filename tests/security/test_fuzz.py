@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.settings.overrides import read_overrides
-from sphinx_verl_resources.settings.read import read_settings
+from sphinx_verl_resources.scripts.overrides import read_overrides
+from sphinx_verl_resources.scripts.read import read_settings
 
 #: Words that are special in YAML, in a shell or in neither.
 WORDS = (

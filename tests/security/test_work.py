@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sphinx_verl_resources.settings.read import MAX_LENGTH, read_settings
+from sphinx_verl_resources.scripts.read import MAX_LENGTH, read_settings
 
 #: Functions that run code or create objects from input.
 BANNED = {
@@ -60,7 +60,7 @@ def test_a_launch_script_is_read_and_not_run(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", ["a=1 ", "#!/bin/sh\n", "python3 -m verl "])
+@pytest.mark.parametrize("text", ["#!/bin/sh\n", "python3 -m verl "])
 def test_a_script_that_is_none_is_refused_at_once(text):
     (problem,) = read_settings(text * (MAX_LENGTH // len(text) + 1), "run.sh").problems
     assert str(problem).startswith(
@@ -83,7 +83,7 @@ import resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from sphinx_verl_resources.commands import main
-from sphinx_verl_resources.settings.read import read_settings
+from sphinx_verl_resources.scripts.read import read_settings
 if sys.argv[1] == "run.sh":
     read_settings(Path("run.sh").read_text(), "run.sh")
 else:

@@ -36,25 +36,15 @@ class ScriptName:
 
 def parse_script_name(path: str) -> ScriptName | None:
     """Parse the file name at the end of ``path``; return None if it follows no convention."""
-    name = path.rsplit("/", 1)[-1]
-    if not name.endswith(".sh"):
-        return None
-    stem = name.removesuffix(".sh").lower()
-    if stem.startswith("run_"):
-        return _parse_new(stem.removeprefix("run_"))
-    # From the right, because the model's name may contain underscores.
-    parts = stem.rsplit("_", 5)
-    if len(parts) != 6 or not parts[2].isdigit() or len(parts[2]) > 6 or parts[5] not in ENGINES:
-        return None
-    model, task, count, device, train, engine = parts
-    return ScriptName(model, train, task, int(count), device, engine)
-
-
-def _parse_new(stem: str) -> ScriptName | None:
+    stem, suffix = path.rsplit("/", 1)[-1].lower().rsplit(".", 1) if "." in path else ("", "")
     for train in sorted(TRAIN_BACKENDS, key=len, reverse=True):
-        if stem.endswith(f"_{train}"):
-            return ScriptName(stem.removesuffix(f"_{train}"), train)
-    return None
+        if suffix == "sh" and stem.startswith("run_") and stem.endswith(f"_{train}"):
+            return ScriptName(stem.removeprefix("run_").removesuffix(f"_{train}"), train)
+    # The model's name may contain underscores.
+    old = re.fullmatch(r"(.+)_([^_]+)_([0-9]{1,6})_([^_]+)_([^_]+)_([^_]+)", stem)
+    if suffix != "sh" or not old or stem.startswith("run_") or old[6] not in ENGINES:
+        return None
+    return ScriptName(old[1], old[5], old[2], int(old[3]), old[4], old[6])
 
 
 def contradictions(
@@ -79,13 +69,10 @@ def contradictions(
         yield "task", said.task, run.task
     if said.count is not None and said.count != run.gpus.count:
         yield "GPU count", str(said.count), str(run.gpus.count)
-    if (
-        said.device is not None
-        and run.gpus.type is not None
-        and said.device.casefold() != run.gpus.type.casefold()
-        and (gpu_of(said.device) is None or gpu_of(said.device) is not gpu_of(run.gpus.type))
-    ):
-        yield "GPU", said.device, run.gpus.type
+    device, gpu = said.device or "", run.gpus.type or ""
+    is_same = device.casefold() == gpu.casefold() or (gpu_of(device) and gpu_of(device) is gpu_of(gpu))
+    if device and gpu and not is_same:
+        yield "GPU", device, gpu
     if said.train != run.train and (said.train, run.train) != ("fsdp", "fsdp2"):
         # verl's scripts named fsdp use FSDP or FSDP2.
         yield "training backend", said.train, run.train

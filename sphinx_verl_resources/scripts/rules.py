@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..check import Check, rule
 from ..diagnostics import Severity
@@ -61,13 +61,9 @@ def script_differs(check: Check) -> Iterator[Finding]:
         device = {"DEVICE": "npu"} if gpu and gpu.vendor == "huawei" else {}  # the name in verl's scripts
         in_script = read_script(content.decode("utf-8", "replace"), run.script.path, device).values
         for key, value in run.settings.items():
-            if key in in_script and not _same(in_script[key], value):
-                here, there = as_text(value)[:80], as_text(in_script[key])[:80]
+            recorded = in_script.get(key, value)
+            if recorded != value or isinstance(recorded, bool) != isinstance(value, bool):  # 1 is not true
+                here, there = as_text(value)[:80], as_text(recorded)[:80]
                 message = f"{key} is {here} here, but {there} in the script"
                 remedy = "record the value that was run, or link the commit that was run"
                 yield document.key_place(("settings", key)), message, remedy
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal: 1 and 1.0 are, 1 and true are not."""
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)

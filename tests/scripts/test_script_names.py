@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.records import Run
-from sphinx_verl_resources.settings.script_names import ScriptName, contradictions, parse_script_name
+from sphinx_verl_resources.scripts.script_names import ScriptName, contradictions, parse_script_name
 
 
 @pytest.mark.parametrize(

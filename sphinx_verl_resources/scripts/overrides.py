@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from .result import Collector, SettingsText, leaves
+from .settings import SettingsText, leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,12 +20,16 @@ MAX_DEPTH = 20
 OVERRIDE = re.compile(
     r"(?:\+{1,2}|(?P<deletes>~))?(?P<key>[^\W\d][\w-]*(?:[./@][\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL
 )
+_BLANKS = re.compile(r"\s*")
 #: Characters that Hydra unescapes after a backslash in unquoted text.
 _ESCAPED = re.compile(r"\\([\\()\[\]{}:=, \t])")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
-_INTEGER = re.compile(r"[+-]?(?:0|[1-9](?:_?[0-9]){0,30})\Z")
+#: Unquoted text up to one of the characters that are put in.
+_PLAIN = r"(?:\\[\\()\[\]{{}}:=, \t]|\$\{{[^}}]*(?:\}}|\Z)|[^{}])*"
+_IN_LIST, _IN_MAPPING, _AS_KEY = (re.compile(_PLAIN.format(end), re.DOTALL) for end in (r",\]", ",}", ":,}"))
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9](?:_?[0-9]){0,30})")
 _FLOAT = re.compile(
-    r"[+-]?(?:[0-9]{1,40}\.[0-9]{0,40}|\.[0-9]{1,40}|[0-9]{1,40}(?=[eE]))(?:[eE][+-]?[0-9]{1,4})?\Z"
+    r"[+-]?(?:[0-9]{1,40}\.[0-9]{0,40}|\.[0-9]{1,40}|[0-9]{1,40}(?=[eE]))(?:[eE][+-]?[0-9]{1,4})?"
 )
 _WORDS = {"null": None, "true": True, "false": False}
 
@@ -45,33 +49,33 @@ def read_overrides(words: Iterable[str], place: Location) -> SettingsText:
     >>> read_overrides(words, Location("")).values
     {'data.train_batch_size': 64, 'actor.optim.lr': 1e-06, 'trainer.logger': ('console', 'wandb')}
     """
-    collector = Collector()
+    settings = SettingsText()
     for word in words:
-        add_override(collector, word, place)
-    return collector.result()
+        add_override(settings, word, place)
+    return settings.resolved()
 
 
-def add_override(collector: Collector, word: str, place: Location) -> None:
-    """Collect the setting in a word, or report its problem."""
+def add_override(settings: SettingsText, word: str, place: Location) -> None:
+    """Add the setting in a word, or report its problem."""
     override = OVERRIDE.fullmatch(word)
     if override is None or (override["value"] is None and not override["deletes"]):
-        hint = "write key=value, for example data.train_batch_size=256"
+        remedy = "write key=value, for example data.train_batch_size=256"
         if not word.strip():
-            hint = "delete the blank after the backslash at the end of a line"
-        collector.fail(place, "wrong_value", f"{word[:80]!r} is not a setting", hint)
+            remedy = "delete the blank after the backslash at the end of a line"
+        settings.fail(place, "wrong_value", f"{word[:80]!r} is not a setting", remedy)
         return
     key, text = override["key"], override["value"]
-    if key.startswith("hydra."):  # Settings of Hydra itself, such as its log directory.
+    if key.startswith("hydra."):  # settings of Hydra itself, such as its log directory
         return
     try:
         value = None if override["deletes"] else parse_value(text)
     except ValueError as error:
         message = f"{key}: the value {text[:80]!r} cannot be read: {error}"
-        hint = "close each bracket and quote, and quote text that contains them"
-        collector.fail(place, "wrong_value", message, hint)
+        remedy = "close each bracket and quote, and quote text that contains them"
+        settings.fail(place, "wrong_value", message, remedy)
         return
     for name, leaf in leaves({key: value}) if isinstance(value, dict) else [(key, value)]:
-        collector.add(name, leaf, place)
+        settings.add(name, leaf, place)
 
 
 def parse_value(text: str) -> Any:
@@ -85,81 +89,65 @@ def parse_value(text: str) -> Any:
     """
     text = text.strip()
     if text[:1] not in {"[", "{", "'", '"'}:
-        return _unquoted(text)
-    value, end = _element(text, 0, "", 0)
+        return _scalar(text)
+    value, end = _element(text, 0, _IN_LIST, 0)
     if end < len(text):
         raise ValueError(f"unexpected {text[end : end + 20]!r} at the end")
     return value
 
 
-def _element(text: str, start: int, stops: str, depth: int) -> tuple[Any, int]:
-    """Parse the value at ``start``; return it and its end. Unquoted text ends at one of ``stops``."""
+def _element(text: str, start: int, plain: re.Pattern[str], depth: int) -> tuple[Any, int]:
+    """Parse the value at ``start``; return it, and the position of what follows it."""
     if depth > MAX_DEPTH:
         raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
-    start = _skip_blanks(text, start)
+    start = _behind_blanks(text, start)
     opening = text[start : start + 1]
     if opening in {"[", "{"}:
         return _items(text, start, depth)
+    match = (_QUOTED if opening in {"'", '"'} else plain).match(text, start)
+    if not match:
+        raise ValueError(f"{opening} is not closed")
     if opening in {"'", '"'}:
-        quoted = _QUOTED.match(text, start) or _unclosed(opening)
-        return quoted[0][1:-1].replace(f"\\{opening}", opening), _skip_blanks(text, quoted.end())
-    end = start
-    while end < len(text) and text[end] not in stops:
-        if escaped := _ESCAPED.match(text, end):
-            end = escaped.end()
-        elif text.startswith("${", end):
-            end = text.find("}", end) + 1 or len(text)
-        else:
-            end += 1
-    return _unquoted(text[start:end].strip()), end
+        return match[0][1:-1].replace(f"\\{opening}", opening), _behind_blanks(text, match.end())
+    return _scalar(match[0].strip()), match.end()
 
 
 def _items(text: str, start: int, depth: int) -> tuple[tuple[Any, ...] | dict[str, Any], int]:
-    """Parse the list or mapping at ``start``; return it and its end."""
+    """Parse the list or mapping at ``start``; return it, and the position of what follows it."""
     is_list = text[start] == "["
-    closing = "]" if is_list else "}"
+    closing, plain = ("]", _IN_LIST) if is_list else ("}", _IN_MAPPING)
     items: list[Any] = []
     keys: list[str] = []
-    at = _skip_blanks(text, start + 1)
+    at = _behind_blanks(text, start + 1)
     while text[at : at + 1] != closing:
         if not is_list:
-            key, at = _element(text, at, ":,}", max(MAX_DEPTH, depth + 1))
-            if text[at : at + 1] != ":":
+            key, at = _element(text, at, _AS_KEY, depth + 1)
+            if isinstance(key, (tuple, dict)) or text[at : at + 1] != ":":
                 raise ValueError("a colon is missing after a key in braces")
             keys.append(str(key))
             at += 1
-        item, at = _element(text, at, f",{closing}", depth + 1)
+        item, at = _element(text, at, plain, depth + 1)
         items.append(item)
-        if at >= len(text):
-            _unclosed(text[start])
-        if text[at] == ",":
-            at = _skip_blanks(text, at + 1)
-        elif text[at] != closing:
-            raise ValueError(f"a comma is missing before {text[at : at + 20]!r}")
+        if text[at : at + 1] == ",":
+            at = _behind_blanks(text, at + 1)
+        elif text[at : at + 1] != closing:
+            missing = f"a comma is missing before {text[at : at + 20]!r}"
+            raise ValueError(missing if text[at:] else f"{text[start]} is not closed")
     value = tuple(items) if is_list else dict(zip(keys, items, strict=True))
-    return value, _skip_blanks(text, at + 1)
+    return value, _behind_blanks(text, at + 1)
 
 
-def _unclosed(opening: str) -> NoReturn:
-    raise ValueError(f"{opening} is not closed")
-
-
-def _skip_blanks(text: str, at: int) -> int:
-    while text[at : at + 1].isspace():
-        at += 1
-    return at
-
-
-def _unquoted(text: str) -> Any:
-    """Parse unquoted text; text with an escape is not a number."""
-    return _ESCAPED.sub(r"\1", text) if _ESCAPED.search(text) else _scalar(text)
+def _behind_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
 
 
 def _scalar(text: str) -> Any:
-    """Parse plain text as a number, boolean or null; other text, including infinities, stays text."""
-    if _INTEGER.match(text):
+    """Parse unquoted text as a number, boolean or null; other text, including infinities, stays text."""
+    if _ESCAPED.search(text):
+        return _ESCAPED.sub(r"\1", text)
+    if _INTEGER.fullmatch(text):
         return int(text)
-    if _FLOAT.match(text):
-        number = float(text)
-        return number if math.isfinite(number) else text
+    if _FLOAT.fullmatch(text):
+        return float(text) if math.isfinite(float(text)) else text
     return _WORDS.get(text.casefold(), text)

@@ -1,0 +1,1 @@
+"""Read verl's settings from launch scripts, YAML and overrides, without running anything."""

@@ -1,0 +1,188 @@
+"""The settings in a text: values, places and unknown values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..diagnostics import Code, Diagnostic, Location, capped, warning
+from ..memory.request import dotted_leaves
+from .programs import Program
+from .values import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping, Sequence
+
+    from .programs import Kind
+
+#: The maximum number of names to list in a message.
+_MAX_NAMES = 3
+#: OmegaConf's reference to the value of another key.
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+
+
+@dataclass
+class SettingsText:
+    """The settings in a text, by verl's dotted keys; a later setting of the same key replaces an earlier one.
+
+    Attributes:
+        values: the known values: booleans, numbers, text, None, or tuples of these.
+        places: the place of each key in ``values`` and ``unresolved``.
+        config_name: the configuration that the command selects, without ``.yaml``; None if unset.
+        unresolved: the text of each unknown value, by key; not in ``values``.
+        reasons: the reasons for the values in ``unresolved``.
+        problems: all problems, and a warning for each unknown value.
+        lines: the lines that set each key, including replaced values.
+        program: the program that trains, otherwise the first that a script starts; None in other texts.
+        incomplete: parts of the text that may set more than is read, with the reasons.
+        passed: the lines of a script that are not run, because of a condition.
+        assigned: the lines of a script that assign variables.
+        asked: the variables that the text reads from its environment.
+
+    >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
+    {'trainer.nnodes': 1}
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Location] = field(default_factory=dict)
+    config_name: str | None = None
+    unresolved: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, Cause] = field(default_factory=dict)
+    problems: tuple[Diagnostic, ...] = ()
+    lines: dict[str, list[int]] = field(default_factory=dict)
+    program: Program | None = None
+    incomplete: tuple[str, ...] = ()
+    passed: frozenset[int] = frozenset()
+    assigned: frozenset[int] = frozenset()
+    asked: frozenset[str] = frozenset()
+
+    def add(self, key: str, value: Any, place: Location) -> None:
+        """Add a value."""
+        if isinstance(value, tuple) and any(isinstance(item, (dict, tuple)) for item in value):
+            cause = Cause("it is a list of lists or mappings, which is not supported")
+            self.leave_open(key, str(value), cause, place)
+            return
+        self._replace(key, place)
+        self.values[key] = value
+
+    def leave_open(self, key: str, text: str, cause: Cause, place: Location) -> None:
+        """Add a key with an unknown value, with its text and the reason."""
+        self._replace(key, place)
+        self.unresolved[key], self.reasons[key] = text, cause
+
+    def _replace(self, key: str, place: Location) -> None:
+        for earlier in (self.values, self.unresolved, self.reasons):
+            earlier.pop(key, None)
+        self.places[key] = place
+        self.lines.setdefault(key, []).append(place.line)
+
+    def leave_more(self, shown: str, cause: Cause, place: Location) -> None:
+        """Add a part of the text that may set more than is read."""
+        message = f"the settings in {shown!r} are unknown: {cause.text}"
+        self.warn(cause.place or place, "unresolved", message, cause.remedy("the settings"))
+        self.incomplete += (f"{shown}: {cause.text}",)
+
+    def fail(self, place: Location, code: Code, message: str, remedy: str) -> None:
+        """Report an error."""
+        self.problems += (Diagnostic(place, code, message, remedy),)
+
+    def warn(self, place: Location, code: Code, message: str, remedy: str) -> None:
+        """Report a warning."""
+        self.problems += (warning(place, code, message, remedy),)
+
+    def resolved(self) -> SettingsText:
+        """Resolve references to other keys, report unknown and replaced values, and return the settings."""
+        for key, value in [*self.values.items()]:
+            final = value
+            for _ in range(10):
+                reference = _REFERENCE.fullmatch(final) if isinstance(final, str) else None
+                final = self.values.get(reference[1], final) if reference else final
+            self.values[key] = final
+            if isinstance(final, str) and "${" in final:
+                del self.values[key]
+                self.unresolved[key] = value
+                self.reasons[key] = Cause(f"{value!r} refers to a key that is not set here")
+        unknown = open_problems(self.reasons, self.places)
+        self.problems = capped(sorted([*self.problems, *unknown, *self._replaced()]))
+        return self
+
+    def _replaced(self) -> Iterator[Diagnostic]:
+        """Yield a warning about settings that are set twice."""
+        twice = [key for key, lines in self.lines.items() if len(lines) > 1]
+        if not twice:
+            return
+        line, place = self.lines[twice[0]][-2], self.places[twice[0]]
+        which = f"the one in line {line}" if line != place.line else "an earlier one"
+        message = f"{twice[0]} is set twice; this value replaces {which}"
+        if len(twice) > 1:
+            message = f"{len(twice)} settings are set twice; the later values are used: {some_of(twice)}"
+        yield warning(place, "duplicate_key", message, "keep one of the two")
+
+    def problems_besides(self, settled: Container[str]) -> tuple[Diagnostic, ...]:
+        """Return the problems without those about unknown values of the keys in ``settled``."""
+        everything = {*open_problems(self.reasons, self.places)}
+        others = [problem for problem in self.problems if problem not in everything]
+        still = {key: cause for key, cause in self.reasons.items() if key not in settled}
+        return capped(sorted([*others, *open_problems(still, self.places)]))
+
+
+def open_problems(reasons: Mapping[str, Cause], places: Mapping[str, Location]) -> Iterator[Diagnostic]:
+    """Yield a warning for each reason why values are unknown, with their keys."""
+    groups: dict[tuple[str, Location | None, bool], list[str]] = {}
+    for key, cause in reasons.items():
+        groups.setdefault((cause.text, cause.place, bool(cause.names)), []).append(key)
+    for (text, place, _), keys in groups.items():
+        names = tuple(dict.fromkeys(name for key in keys for name in reasons[key].names))
+        message, what = f"the value of {keys[0]} is unknown: {text}", "the value"
+        if len(keys) > 1:
+            message, what = f"{len(keys)} settings are unknown because {text}: {some_of(keys)}", "the values"
+        yield warning(place or places[keys[0]], "unresolved", message, Cause(text, names).remedy(what))
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Join the first names, and count the others.
+
+    >>> some_of(["a", "b"]), some_of("abcdef")
+    ('a, b', 'a, b, c and 3 more')
+    """
+    rest = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def leaves(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a nested mapping by dotted keys, in order; a key may occur twice.
+
+    >>> list(leaves({"a": {"b": 1}, "a.b": [2, 3]}))
+    [('a.b', 1), ('a.b', (2, 3))]
+    """
+    for key, value in dotted_leaves(mapping):
+        yield key, tuple(value) if isinstance(value, list) else value
+
+
+#: What programs of each kind do; those of the kind ``rl`` train.
+_OTHERS: Mapping[Kind, str] = {
+    "sft": "{} is supervised fine-tuning, not reinforcement learning",
+    "generation": "{} generates responses and does not train",
+    "evaluation": "{} scores responses and does not train",
+    "conversion": "{} converts checkpoints and does not train",
+    "data": "{} prepares data and does not train",
+    "cluster": "{} starts or stops a Ray cluster; the script does not train",
+    "script": "the script starts another script, {}, and lacks some of its settings",
+    "other": "{} is not one of verl's trainers",
+}
+
+
+def refusal(settings: SettingsText) -> Diagnostic | None:
+    """Return why a script is rejected; None if it trains with reinforcement learning."""
+    program = settings.program or Program("", "rl", next(iter(settings.places.values()), Location("")))
+    kind, name = program.kind, program.name
+    keys = {*settings.values, *settings.unresolved}
+    is_fine_tuning = keys & {"model.path", "model.partial_pretrain"}  # the latter before v0.7.0
+    if not name and is_fine_tuning and not any(key.startswith("actor_rollout_ref.") for key in keys):
+        kind, name = "sft", "this"
+    if kind == "rl":
+        return None
+    remedies = {"sft": "give a script of reinforcement learning", "script": "give that script"}
+    remedy = remedies.get(kind, "give the script that trains")
+    return Diagnostic(program.place, "not_training", _OTHERS[kind].format(name), remedy)

@@ -1,0 +1,515 @@
+"""Expand the words of a shell script, as far as the script determines them."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import tree_sitter_bash
+from tree_sitter import Language, Parser, Query, QueryCursor
+
+from ..diagnostics import Location
+from .device import output_on_gpus
+from .values import Array, Cause, Unknown, Word, as_array, cause_of, known, split_key, written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tree_sitter import Node
+
+    from .values import Text, Value
+
+#: The maximum number of characters that a script may expand to, including a cost per step.
+MAX_TOTAL = 1_000_000
+
+#: Variables that every shell sets, so that defaults for them are never used.
+ALWAYS_SET = frozenset({
+    "BASH", "EUID", "GROUPS", "HOME", "HOSTNAME", "HOSTTYPE", "IFS", "LINENO", "LOGNAME", "MACHTYPE",
+    "OLDPWD", "PATH", "PPID", "PWD", "RANDOM", "SECONDS", "SHELL", "SHELLOPTS", "SHLVL", "UID", "USER",
+})  # fmt: skip
+_COMMAND = Cause("the output of a command is unknown")
+_FORM = Cause("this form of expansion is not supported")
+_SEVERAL = Cause("bash expands the unquoted braces to several words")
+_FILES = Cause("bash expands it to the names of files")
+_DIRECTORY = Cause("bash replaces ~ with a directory")
+_SPLIT = Cause("bash splits it at the characters in $IFS")
+
+_BASH = Language(tree_sitter_bash.language())
+_PARSER = Parser(_BASH)
+#: A line that ends with a backslash inside a word, the next line, and the end of that.
+_CONTINUED = re.compile(rb"^([^#\n]*[^\s\\#])\\\n(\S[^\n]*?)((?:[ \t]\\|(?<!\\))\n)", re.MULTILINE)
+_FAULTS = Query(_BASH, '(concatenation "$" @sign) (command (variable_assignment) @assignment)')
+#: The maximum number of times that a script is parsed.
+_MAX_PASSES = 20
+_BLANKS = re.compile(r"([ \t\n]+)")
+_ESCAPE = re.compile(r"\\(\n|.|\Z)", re.DOTALL)
+_QUOTED_ESCAPE = re.compile(r'\\([$`"\\\n])')
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+_TILDE = re.compile(r"(?:\A|:|\A\w+=)~(?:[\w.+-]*/|[+-]?\Z)")
+_PARAMETER = re.compile(
+    r"\$\{?(?P<length>#(?=[\w@*]))?(?P<name>[A-Za-z_]\w*|(?:(?<=\{)|(?<=#))[0-9]+|[0-9]|[@*#?!$_-])"
+    r"(?:\[(?P<index>[^\]]*)\])?(?P<operator>:?[-=+?])?",
+    re.ASCII,
+)
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18}|0[xX][0-9a-fA-F]{1,15})")
+#: The names of variables that arithmetic changes.
+_CHANGED = re.compile(
+    r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+)
+
+#: ``plain`` text is unquoted, ``operand`` text is the unquoted word after an operator such as ``:-``, and
+#: ``split`` text is the value of an unquoted expansion.
+Kind = Literal["plain", "quoted", "operand", "split"]
+
+
+class TooMuchError(Exception):
+    """A script that expands to too much text; reading stops."""
+
+
+class UncountableError(Exception):
+    """Arithmetic without a known value; the argument is the cause."""
+
+
+class Piece(NamedTuple):
+    """A piece of a word; content None ends a word.
+
+    Attributes:
+        content: the text.
+        kind: how it is written.
+        place: the place of the word, for words of an array.
+    """
+
+    content: str | Unknown | None
+    kind: Kind
+    place: Location | None = None
+
+
+def parse(text: str) -> Node:
+    """Return the root of the syntax tree of a script.
+
+    The text is changed where the grammar fails, with the same lines: it ends a word such as ``$A/b$C/d`` at
+    the second variable, but not at ``${C}``, and at a backslash before a line end; it joins a line of several
+    assignments to the next command; it overlooks a word of one blank, and a backslash at the end of the text.
+    """
+    text = re.sub(r"(?<=[ \t])\\[ \t](?=[ \t]*\n)", "''", text)
+    source = re.sub(r"\\\s*\Z", "", text).encode()
+    for _ in range(_MAX_PASSES):
+        root = _PARSER.parse(source).root_node
+        faults = [node for nodes in QueryCursor(_FAULTS).captures(root).values() for node in nodes]
+        better = _CONTINUED.sub(rb"\1\2\3\3", source)
+        for node in sorted(faults, key=lambda node: -node.end_byte) if better == source else ():
+            before, after = better[: node.end_byte], better[node.end_byte :]
+            if name := re.match(rb"[A-Za-z_]\w*", after) if node.type == "$" else None:
+                better = before + b"{" + name[0] + b"}" + after[name.end() :]
+            elif node.type != "$" and re.match(rb"[ \t]*(#[^\n]*)?\n", after):
+                better = before + b";" + after
+        if better == source:
+            return root
+        source = better
+    raise TooMuchError("the script has too many words that the grammar of bash does not know")
+
+
+def text_of(node: Node | None) -> str:
+    """Return the source of a node; empty for None."""
+    return ((node and node.text) or b"").decode("utf-8", "replace")
+
+
+class Expansion:
+    """The variables of a script, and the expansion of words with them.
+
+    Attributes:
+        variables: the variables by name; None if unset. ``@`` has the arguments of a function; it is missing
+            outside functions, because the script's arguments are unknown.
+        asked: the names of variables that the script reads from its environment.
+        fixed: variables whose assignments are not followed, because of the options they are declared with.
+        lost: why every variable is unknown from here on; None as long as they are not.
+        devices: the commands so far whose output names the device.
+        place_of: returns the place of a node.
+    """
+
+    def __init__(self, environment: Mapping[str, str], place_of: Callable[[Node], Location]) -> None:
+        self.variables: dict[str, Value | None] = {}
+        self.asked: set[str] = set()
+        self.fixed: set[str] = set()
+        self.lost: Cause | None = None
+        self.devices: list[str] = []
+        self.place_of = place_of
+        self._environment = environment
+        self._left = MAX_TOTAL
+        self._sure = True
+
+    def spend(self, amount: int) -> None:
+        """Subtract from the budget that limits the time for a script.
+
+        Raises:
+            TooMuchError: the script needs too much work.
+        """
+        self._left -= amount
+        if self._left < 0:
+            raise TooMuchError("the script expands to too much text")
+
+    def get(self, name: str) -> Value | None:
+        """Return the value of a variable; None if unset."""
+        if self.lost:
+            return (Unknown(f"${name}", self.lost),)
+        if name in self.variables:
+            return self.variables[name]
+        self.asked.add(name)
+        return (self._environment[name],) if name in self._environment else None
+
+    def assign(self, name: str, value: Value | None) -> None:
+        """Set a variable; None removes it."""
+        if name in self.fixed:
+            value = (Unknown(f"${name}", Cause(f"${name} is declared with options that are not supported")),)
+        self.variables[name] = value
+
+    def doubt(self, name: str, why: Cause) -> None:
+        """Make a variable unknown."""
+        self.assign(name, (Unknown(f"${name}", why),))
+
+    def doubt_changed(self, source: str) -> set[str]:
+        """Make the variables unknown that arithmetic changes, and return their names."""
+        names = {first or second for first, second in _CHANGED.findall(source)}
+        for name in names:
+            self.doubt(name, Cause(f"${name} is calculated when the script runs"))
+        return names
+
+    # -- words
+
+    def words(self, nodes: Iterable[Node]) -> Array:
+        """Expand the words of a command; unquoted expansions are split at blanks and may vanish."""
+        words: list[Word] = []
+        self._sure = True
+        for node in nodes:
+            place = self.place_of(node)
+            pieces = self._with_home([*self._pieces(node, "plain")])
+            plain = "".join(str(piece.content) if piece.kind == "plain" else "\0" for piece in pieces)
+            if _BRACES.search(plain):
+                pieces, self._sure = [Piece(Unknown(text_of(node), _SEVERAL), "quoted")], False
+            for run in _runs(self._split(pieces)):
+                text = self._joined(run)
+                unquoted = [piece.content for piece in run if piece.kind != "quoted"]
+                if not split_key(text)[0] and any(
+                    {*part} & {"*", "?"} for part in unquoted if isinstance(part, str)
+                ):
+                    text, self._sure = (Unknown(written(text), _FILES),), False
+                words.append(Word(text, next((piece.place for piece in run if piece.place), place)))
+        return Array(tuple(words), self._sure)
+
+    def text(self, node: Node) -> Text:
+        """Expand a word to one text, without splitting."""
+        pieces = self._with_home([*self._pieces(node, "plain")])
+        return self._joined(
+            Piece(" ", kind) if each is None else Piece(each, kind) for each, kind, _ in pieces
+        )
+
+    def pattern(self, node: Node) -> re.Pattern[str] | None:
+        """Return a pattern of ``case`` as a regular expression; None if it is unknown or not supported."""
+        pattern = ""
+        for content, kind, _ in self._pieces(node, "plain"):
+            if not isinstance(content, str) or (kind != "quoted" and re.search(r"[][()\\'\"$!^{}]", content)):
+                return None
+            escaped = re.escape(content)
+            pattern += escaped if kind == "quoted" else escaped.replace(r"\*", ".*").replace(r"\?", ".")
+        return re.compile(pattern, re.DOTALL)
+
+    def _joined(self, pieces: Iterable[Piece]) -> Text:
+        text: list[str | Unknown] = []
+        for content, *_ in pieces:
+            self.spend(1 + len(content) if isinstance(content, str) else 1)
+            if isinstance(content, str) and text and isinstance(text[-1], str):
+                text[-1] += content
+            elif content:
+                text.append(content)
+        return tuple(text) or ("",)
+
+    def _split(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Split the values of unquoted expansions at blanks."""
+        for piece in pieces:
+            content = piece.content
+            if isinstance(content, Unknown) and piece.kind in {"operand", "split"}:
+                self._sure = False
+            if not isinstance(content, str) or piece.kind in {"plain", "quoted"}:
+                yield piece
+            elif content and "IFS" in self.variables:
+                self._sure = False
+                yield piece._replace(content=Unknown(content, _SPLIT))
+            else:
+                for number, part in enumerate(_BLANKS.split(content)):
+                    yield piece._replace(content=None if number % 2 else part)
+
+    def _with_home(self, pieces: list[Piece]) -> list[Piece]:
+        """Replace an unquoted tilde with the home directory; other users' directories are unknown."""
+        content, kind, place = pieces[0] if pieces else Piece("", "quoted")
+        if kind not in {"plain", "operand"} or not isinstance(content, str) or not _TILDE.search(content):
+            return pieces
+        home = self._lookup("HOME", None, "~") if re.match(r"~/[^:]*\Z", content) else None
+        rest = (*home, content[1:]) if isinstance(home, tuple) else (Unknown(content, _DIRECTORY),)
+        return [*(Piece(each, "quoted", place) for each in rest), *pieces[1:]]
+
+    def _pieces(self, node: Node, kind: Kind) -> Iterator[Piece]:
+        """Yield the pieces of a word; ``kind`` is that of its unquoted text."""
+        source = text_of(node)
+        match node.type:
+            case "string":
+                pieces = [*self._span(node, 1, "quoted")]
+                if pieces or not node.named_children:  # "$@" without arguments is no word
+                    yield from (Piece("", "quoted"), *pieces)
+            case "concatenation" | "command_name":
+                yield from self._span(node, 0, kind)
+            case "raw_string" | "ansi_c_string" if "\\" not in source or source[0] == "'":
+                yield Piece(source if kind == "quoted" else source.lstrip("$")[1:-1], "quoted")
+            case "ansi_c_string" | "translated_string" | "process_substitution":
+                yield Piece(Unknown(source, _FORM), "quoted")
+            case "simple_expansion" | "expansion":
+                yield from self._parameter(node, quoted=kind == "quoted")
+            case "arithmetic_expansion":
+                yield Piece(self.calculate(node), "quoted")
+            case "command_substitution" if (value := value_of(source)) and value.type != node.type:
+                yield from self._pieces(value, kind)  # $(( … )) in an operand
+            case "command_substitution":
+                answer = output_on_gpus(source)
+                self.devices += [source] if answer else []
+                yield Piece(answer or Unknown(source, _COMMAND), "quoted" if kind == "quoted" else "split")
+            case _:
+                yield from _literal(source, kind)
+
+    def _span(self, node: Node, start: int, kind: Kind) -> Iterator[Piece]:
+        """Yield the pieces of a node, which its children cover only partly, without its first and last sign.
+
+        If ``start`` is 0, they are those of the whole node.
+        """
+        content = node.text or b""
+        at, end = start, len(content) - bool(start)
+        for child in node.named_children:
+            first, last = child.start_byte - node.start_byte, child.end_byte - node.start_byte
+            if child.type.endswith("expansion"):  # in quotes, it begins with the blanks before it
+                first += len(child.text or b"") - len((child.text or b"").lstrip())
+            if first >= at and last <= end:
+                yield from _literal(content[at:first].decode("utf-8", "replace"), kind)
+                yield from self._pieces(child, kind)
+                at = last
+        yield from _literal(content[at:end].decode("utf-8", "replace"), kind)
+
+    # -- parameters
+
+    def _parameter(self, node: Node, *, quoted: bool) -> Iterator[Piece]:
+        """Yield the pieces of ``$NAME`` or ``${NAME:-operand}``."""
+        source = text_of(node).lstrip()
+        kind: Kind = "quoted" if quoted else "split"
+        match = _PARAMETER.match(source)
+        if not match or (source[match.end() :] not in {"", "}"} and not match["operator"]):
+            if re.fullmatch(r"\$\{[@*]:[1-9]\}", source) and "@" not in self.variables:
+                return  # the script has no arguments
+            self._sure = self._sure and not re.match(r"\$\{[!#]?(?:\w+\[)?[@*]", source)
+            yield Piece(Unknown(source, _FORM), kind)
+            return
+        name, index, operator = match["name"], match["index"], match["operator"] or ""
+        value = self._lookup(name, index, source)
+        missing = value is None or (operator[:1] == ":" and is_empty(value))
+        if match["length"]:
+            yield Piece(_length(value, name, source), kind)
+        elif not operator or (missing is not True and operator[-1] != "+"):
+            content = (Unknown(source, _unset(name), unset=True),) if value is None else value
+            yield from self._spread(content, kind, joins=quoted and "*" in {name, index})
+        elif operator[-1] == "+" and missing is None:
+            yield Piece(Unknown(source, Cause(f"it depends on ${name}, which is unknown")), kind)
+        elif operator[-1] == "?":
+            yield Piece(Unknown(source, Cause(f"the script requires ${name}", (name,))), kind)
+        elif operator[-1] == "=":
+            self.assign(name, self._joined(self._operand(node, match, "quoted")))
+            yield from self._spread(self.variables[name] or (), kind, joins=False)
+        elif operator[-1] == "-" or not missing:
+            yield Piece("", kind)
+            yield from self._operand(node, match, "quoted" if quoted else "operand")
+        elif "@" not in {name, index}:
+            yield Piece("", kind)
+
+    def _operand(self, node: Node, match: re.Match[str], kind: Kind) -> Iterator[Piece]:
+        """Yield the pieces of the word after an operator; the variable is a way to set its unknown ones."""
+        operand = match.string[match.end() : -1]
+        if node.has_error:  # the grammar lacks operands such as [a] and $(((a+b)*2)), but reads them alone
+            quote = '"' if kind == "quoted" else ""
+            value = value_of(f"{quote}{operand}{quote}")
+            pieces = [*self._pieces(value, kind)] if value else [Piece(Unknown(operand, _FORM), kind)]
+        else:
+            pieces = [*self._span(node, len(node.text or b"") - 1 - len(operand.encode()), kind)]
+        for piece in self._with_home(pieces):
+            content = piece.content
+            if isinstance(content, Unknown) and not content.cause.names:
+                content = content._replace(cause=content.cause._replace(names=(match["name"],)))
+            yield piece._replace(content=content)
+
+    def _lookup(self, name: str, index: str | None, source: str) -> Value | None:
+        """Return the value of a parameter, or of an element of an array; None if unset."""
+        arguments = self.variables.get("@")
+        if name in {"@", "*"}:
+            return arguments or Array()
+        if name == "#" and arguments:
+            return (_length(arguments, "@", source),)
+        if name.isdigit() and name != "0":
+            value: Value | None = arguments or Array()
+            index = str(int(name) - 1)
+        else:
+            value = self.get(name)
+            if value is None and (name in ALWAYS_SET or not name.isidentifier() or name.startswith("BASH_")):
+                return (Unknown(source, _unset(name)),)
+        if value is None or (index is None and isinstance(value, tuple)):
+            return value
+        array = as_array(value, Location(""))
+        if index in {"@", "*"}:
+            return array
+        if not array.sure or not re.fullmatch(r"[0-9]{1,6}", index or "0"):
+            return (Unknown(source, Cause(f"this element of ${name} cannot be determined")),)
+        return next((word.text for word in array.words[int(index or 0) :]), None)
+
+    def _spread(self, value: Value, kind: Kind, *, joins: bool) -> Iterator[Piece]:
+        """Yield the pieces of a value; an array gives several words, unless ``"${A[*]}"`` joins them."""
+        if not isinstance(value, Array):
+            yield from (Piece(content, kind) for content in value)
+            return
+        self._sure = self._sure and value.sure
+        for number, word in enumerate(value.words):
+            if number and (joins or "IFS" in self.variables):
+                yield Piece(Unknown("$IFS", _SPLIT) if "IFS" in self.variables else " ", kind)
+            elif number:
+                yield Piece(None, kind)
+            yield from (Piece(content, kind, word.place) for content in word.text)
+
+    # -- arithmetic
+
+    def calculate(self, node: Node) -> str | Unknown:
+        """Return the value of ``$(( … ))`` or ``(( … ))``; variables that it changes become unknown."""
+        source = text_of(node)
+        try:
+            if self.doubt_changed(source):
+                raise UncountableError(Cause("arithmetic that changes variables is not followed"))
+            return str(self._number(node))
+        except UncountableError as error:
+            return Unknown(source, error.args[0])
+
+    def _number(self, node: Node) -> int:
+        """Return the value of a part of an arithmetic expression.
+
+        Raises:
+            UncountableError: it is unknown, not supported, or exceeds 64 bits.
+        """
+        children = [child for child in node.named_children if child.type != "comment"]
+        match node.type:
+            case "arithmetic_expansion" | "compound_statement" | "parenthesized_expression" if (
+                len(children) == 1
+            ):
+                number = self._number(children[0])
+            case "binary_expression" if text_of(node.child_by_field_name("operator")) in _OPERATORS:
+                one, other = (self._number(child) for child in (children[0], children[-1]))
+                number = int(_OPERATORS[text_of(node.child_by_field_name("operator"))](one, other))
+            case "variable_name":
+                value = self._lookup(text_of(node), None, text_of(node))
+                text = value if isinstance(value, tuple) else (Unknown("", _unset(text_of(node))),)
+                number = _whole(text, f"${text_of(node)}")
+            case "number" | "word" | "simple_expansion" | "expansion" | "string":
+                number = _whole(self.text(node), text_of(node))
+            case _:
+                form = "only + - * / %, comparisons and brackets are supported"
+                raise UncountableError(Cause(f"in {text_of(node)[:80]!r}, {form}"))
+        if not -(1 << 63) <= number < 1 << 63:
+            raise UncountableError(Cause(f"{text_of(node)[:80]!r} exceeds 64 bits"))
+        return number
+
+
+def value_of(source: str) -> Node | None:
+    """Return the syntax tree of the value of an assignment; None if it cannot be parsed."""
+    root = parse(f"V={source}\n")
+    value = root.named_children[0].child_by_field_name("value") if root.named_child_count == 1 else None
+    return None if root.has_error else value
+
+
+def first_error(node: Node) -> Node | None:
+    """Return the first part of a tree that cannot be parsed; None if there is none."""
+    if not node.has_error:
+        return None
+    match = _PARAMETER.match(text_of(node)) if node.type == "expansion" else None
+    if match and value_of(text_of(node)[match.end() : -1]):
+        return None
+    own = node if node.is_error or node.is_missing else None
+    return next(filter(None, map(first_error, node.children)), own)
+
+
+def read_number(text: str) -> int | None:
+    """Parse a whole number of a shell, where empty text is 0; return None for other text.
+
+    >>> [read_number(text) for text in ("-8", "10", "0x1F", "010", "1e3", "")]
+    [-8, 10, 31, None, None, 0]
+    """
+    return int(text or "0", 0) if _NUMBER.fullmatch(text.strip() or "0") else None
+
+
+def _whole(text: Text, source: str) -> int:
+    """Return a text as a number, or raise ``UncountableError``."""
+    if cause := cause_of(text):
+        raise UncountableError(cause)
+    number = read_number(written(text))
+    if number is None:
+        raise UncountableError(Cause(f"{source} is {written(text)[:40]!r}, not a whole number"))
+    return number
+
+
+def _divide(one: int, other: int) -> int:
+    if other == 0:
+        raise UncountableError(Cause("the divisor is zero"))
+    return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
+
+
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide,
+    "%": lambda one, other: one - other * _divide(one, other),
+    "==": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def _literal(source: str, kind: Kind) -> Iterator[Piece]:
+    """Yield the pieces of literal text; escaped characters are quoted."""
+    if kind == "quoted":
+        source = _QUOTED_ESCAPE.sub(lambda match: match[1].strip("\n"), source)
+    for number, part in enumerate([source] if kind == "quoted" else _ESCAPE.split(source)):
+        if part.strip("\n" if number % 2 else ""):
+            yield Piece(part, "quoted" if number % 2 else kind)
+
+
+def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Yield the pieces of each word; empty text begins a word only if it is quoted."""
+    run: list[Piece] = []
+    for piece in (*pieces, Piece(None, "quoted")):
+        if piece.content is None:
+            if run:
+                yield run
+            run = []
+        elif piece.content or piece.kind == "quoted":
+            run.append(piece)
+
+
+def is_empty(value: Value) -> bool | None:
+    """Return whether a value has no characters or no words; None if that depends on unknown parts."""
+    if isinstance(value, Array):
+        return None if not value.sure else not any(word.text != ("",) for word in value.words)
+    if any(piece for piece in value if isinstance(piece, str)):
+        return False
+    return None if cause_of(value) else True
+
+
+def _unset(name: str) -> Cause:
+    if name.isdigit():
+        return Cause(f"the script's argument ${name} is unknown")
+    if name.isidentifier():
+        return Cause(f"the script does not set ${name}", (name,))
+    return Cause(f"${name} is only known when the script runs")
+
+
+def _length(value: Value | None, name: str, source: str) -> str | Unknown:
+    if isinstance(value, Array):
+        some = Cause(f"some words of ${name} are unknown")
+        return str(len(value.words)) if value.sure else Unknown(source, some)
+    text = known(value) if value is not None else None
+    return Unknown(source, _unset(name)) if text is None else str(len(text))

@@ -1,1 +1,0 @@
-"""Read verl's settings from overrides, YAML and launch scripts, without running anything, and write them."""

@@ -1,1 +1,0 @@
-"""A reader of shell scripts that follows their commands without running them."""

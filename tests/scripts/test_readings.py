@@ -1,0 +1,120 @@
+"""What the reader makes of scripts, YAML and overrides: values, unknown values and messages."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sphinx_verl_resources.memory.registries import EstimatorContext
+from sphinx_verl_resources.scripts.read import read_command, read_script, read_settings
+from sphinx_verl_resources.scripts.unread import unread_settings
+
+CASES = yaml.safe_load((Path(__file__).parent / "readings.yaml").read_text("utf-8"))
+TRAIN = "python3 -m verl.trainer.main_ppo"
+
+
+def plain(value):
+    return [*map(plain, value)] if isinstance(value, tuple) else value
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_readings(case):
+    script = case.get("script", "").replace("TRAIN", TRAIN)
+    environment = case.get("env", {})
+    read = read_script(script, "x", environment) if "script" in case else read_settings(case["text"], "x")
+    if "unread" in case:
+        assert [str(problem) for problem in unread_settings(script, read, "x")] == case["unread"]
+        return
+    assert {key: plain(value) for key, value in read.values.items()} == case.get("values", {})
+    assert dict(read.unresolved) == case.get("unresolved", {})
+    assert [str(problem) for problem in read.problems] == case.get("problems", [])
+    assert [*read.incomplete] == case.get("incomplete", [])
+    assert read.places.keys() == read.values.keys() | read.unresolved.keys()
+    if "program" in case:
+        assert [*read.program[:2]] == case["program"]
+    if "asked" in case:
+        assert sorted(read.asked) == case["asked"]
+
+
+def test_values_that_are_settled_elsewhere_are_no_problems():
+    read = read_script(f"{TRAIN} a.b=$X a.c=$X a.d=$(date)", "x")
+    (problem,) = read.problems_besides({"a.b", "a.d"})
+    assert problem.message == "the value of a.c is unknown: the script does not set $X"
+    assert read.problems_besides(read.unresolved) == ()
+
+
+def test_nothing_of_the_environment_is_read(monkeypatch):
+    monkeypatch.setenv("NNODES", "4")
+    read = read_script(f"{TRAIN} trainer.nnodes=${{NNODES:-2}} c.d=$NNODES", "run.sh")
+    assert (read.values, read.unresolved) == ({"trainer.nnodes": 2}, {"c.d": "$NNODES"})
+
+
+def test_settings_of_recorded_runs_come_back_from_every_kind_of_text():
+    recorded = [dict(run.settings) for run in EstimatorContext().runs.values() if run.settings]
+    assert len(recorded) > 10
+    for values in recorded:
+        words = [shlex.quote(f"{key}={json.dumps(value)}") for key, value in values.items()]
+        command = f"{TRAIN} {' '.join(words)}"
+        texts = ("\n".join(words), command, json.dumps(values, indent=2))
+        assert [read_settings(text, "x").values for text in texts] == [values] * 3
+        assert read_command(command, "x").values == values
+
+
+#: For each kind of nesting: the opening, the inside and the closing.
+NESTS = {
+    "subshells": ("( ", "true", " )"),
+    "if": ("if true; then ", "true", "; fi"),
+    "loops": ("while true; do ", "true", "; done"),
+    "functions": ("f() { ", "true", "; }"),
+    "defaults": ("A=${a:-", "x", "}"),
+    "sums": ("A=$((", "1", "))"),
+    "brackets": ("A=$(( ", "(" * 5 + "1" + ")" * 5, " ))"),
+    "commands": ("A=$(", "echo", ")"),
+    "tests": ("[[ ! ", "a = b", " ]]"),
+    "quotes": ("A='\"", "", ""),
+    "words": ("A=$A$A; ", "", ""),
+}
+
+
+@pytest.mark.parametrize("name", NESTS)
+@pytest.mark.parametrize("times", [3, 1_000])
+def test_deep_nesting_is_read_or_reported(name, times):
+    opening, inside, closing = NESTS[name]
+    text = f"{opening * times}{inside}{closing * times}\n{TRAIN} a.b=$A trainer.nnodes=2\n"
+    read = read_script(text, "run.sh")
+    assert read.values.get("trainer.nnodes") == 2 or any(problem.is_error for problem in read.problems)
+    for problem in read.problems:
+        assert re.match(r"run\.sh:\d+:\d+: (ERROR|WARNING): .+; .+ \[verl\.\w+\]", str(problem))
+
+
+WITHOUT = """
+import sys
+sys.modules["tree_sitter"] = None
+from sphinx_verl_resources.commands import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["new", "--script", "run.sh", "--dry-run"], 2, "which is not installed; run pip install "),
+        (["estimate", "--script", "run.sh", "--gpus", "8xH100"], 2, '"sphinx-verl-resources[scripts]"'),
+        (["estimate", "--settings", "a.yaml", "--gpus", "8xH100", "data.max_response_length=64"], 0, ""),
+    ],
+)
+def test_without_the_extra(words, code, error, tmp_path):
+    """YAML and overrides need no parser of scripts."""
+    (tmp_path / "run.sh").write_text(f"{TRAIN} a.b=1\n", "utf-8")
+    (tmp_path / "a.yaml").write_text("actor_rollout_ref.model.path: Qwen/Qwen2.5-0.5B-Instruct\n", "utf-8")
+    command = [sys.executable, "-c", WITHOUT, *words]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, error in result.stderr) == (code, True), result.stderr
+    assert "Traceback" not in result.stderr
