@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from . import __version__, dataset, selection
 from .check import Check, Repository, open_repository
 from .dataset import Directory
-from .diagnostics import Diagnostic, NoAnswerError, capped, counted, one_line, printable
+from .diagnostics import Diagnostic, NoAnswerError, capped, counted, one_line, printable, visible
 from .memory.registries import EstimatorContext
 from .records import PAGE_COLUMNS, SIZES
 from .selection import FILTERS
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough
         return code
     except (UsageError, NoAnswerError, OSError, UnicodeError) as error:
-        print(f"verl-resources: {_reason(error)}", file=sys.stderr)
+        print(visible(f"verl-resources: {_reason(error)}"), file=sys.stderr)
         return 2
     return code
 
@@ -148,7 +148,7 @@ def _reason(error: Exception) -> str:
 
 def _print(text: str) -> None:
     try:
-        print(text, flush=True)
+        print(visible(text), flush=True)
     except OSError:
         sys.stdout = io.StringIO()  # at exit, Python would try to write the rest
         raise
@@ -157,7 +157,7 @@ def _print(text: str) -> None:
 def report(problems: Sequence[Diagnostic]) -> bool:
     """Print problems to standard error, one per line, and return whether any is an error."""
     for problem in capped(problems):
-        print(problem, file=sys.stderr)
+        print(visible(str(problem)), file=sys.stderr)
     return any(problem.is_error for problem in problems)
 
 

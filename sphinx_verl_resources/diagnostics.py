@@ -138,6 +138,17 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in " ".join(text.split()))
 
 
+def visible(text: str) -> str:
+    r"""Escape what controls a terminal, is invisible, or changes the direction of writing.
+
+    Every text goes to a terminal through this function, whatever script, log or data it comes from.
+
+    >>> visible("project=\x1b[31ma\u202eb\r"), visible("two\n\tlines, Größe 👍🏽")
+    ('project=\\x1b[31ma\\u202eb\\r', 'two\n\tlines, Größe 👍🏽')
+    """
+    return re.sub(rf"{FORBIDDEN.pattern}|\r", lambda match: ascii(match[0])[1:-1], text)
+
+
 def printable(name: str) -> str:
     """Escape a file name to print on one line; doubled backslashes keep different names different."""
     return re.sub(rf"{FORBIDDEN.pattern}|[\t\n\r\\]", lambda match: ascii(match[0])[1:-1], name)

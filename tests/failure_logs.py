@@ -1,4 +1,4 @@
-"""Logs of runs that ran out of memory, generated from tests/intake/failures.yaml."""
+"""Logs of runs that ran out of memory, generated from tests/logs/failures.yaml."""
 
 from __future__ import annotations
 

@@ -6,20 +6,23 @@ not use the phase that a reader assigned to the report.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from pprint import pformat
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sphinx_verl_resources.intake.diagnosis import Given, diagnose
-from sphinx_verl_resources.intake.log import read_log
+from sphinx_verl_resources.intake.recorded_names import recorded_gpu
+from sphinx_verl_resources.logs.diagnosis import Diagnosis, diagnose
+from sphinx_verl_resources.logs.log import Log, read_log
+from sphinx_verl_resources.logs.steps import Step, steps_for
+from sphinx_verl_resources.memory.registries import model_named
+from sphinx_verl_resources.memory.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sphinx_verl_resources.intake.log import LogText
-    from sphinx_verl_resources.intake.moves import Remedy
     from sphinx_verl_resources.memory.registries import EstimatorContext
 
 
@@ -49,7 +52,7 @@ _SENTENCES = {
 
 def load_reports() -> list[dict[str, Any]]:
     """Load the reports."""
-    path = Path(__file__).parent / "intake" / "oom_reports.yaml"
+    path = Path(__file__).parent / "logs/oom_reports.yaml"
     reports: list[dict[str, Any]] = yaml.safe_load(path.read_text("utf-8"))
     return reports
 
@@ -123,17 +126,28 @@ def _message(name: str, figures: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _read(report: Mapping[str, Any]) -> LogText:
-    return read_log([log_of(report)], report["report"], last_run=True)
+def _diagnosis(report: Mapping[str, Any], data: EstimatorContext) -> Diagnosis:
+    log = read_log(io.BytesIO(log_of(report)), report["report"], last_run=True)
+    path = str(log.settings.get("actor_rollout_ref.model.path", ""))
+    named = model_named(path, data.architectures)
+    return diagnose(
+        log,
+        Request(named.name if named else "", settings_of(log), gpu=recorded_gpu(log.gpu, data.gpus)),
+        data,
+    )
 
 
-def first_advice(report: Mapping[str, Any], records: EstimatorContext) -> Remedy | None:
-    """Return the first advice for a report's log."""
-    found = diagnose(_read(report), Given(), records).advice
-    return found[0].remedy if found else None
+def settings_of(log: Log) -> Mapping[str, Any]:
+    """Return the settings of a log, if any is verl's."""
+    return log.settings if any(key.startswith("actor_rollout_ref.") for key in log.settings) else {}
 
 
-def phase_told(report: Mapping[str, Any]) -> str:
-    """Return the phase found in a report's log, or ``unknown``."""
-    failure = _read(report).failure
+def first_step(report: Mapping[str, Any], data: EstimatorContext) -> Step | None:
+    """Return the first step for a report's log."""
+    return next(iter(steps_for(_diagnosis(report, data))), None)
+
+
+def phase_told(report: Mapping[str, Any], data: EstimatorContext) -> str:
+    """Return the phase in a report's log, or ``unknown``."""
+    failure = _diagnosis(report, data).failure
     return failure.phase if failure else "unknown"

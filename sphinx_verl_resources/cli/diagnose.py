@@ -1,10 +1,13 @@
-"""``verl-resources diagnose``: find out from a log why a run ran out of memory, and what to change."""
+"""``verl-resources diagnose``: find out from a log why a run ran out of memory, and what to do."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
 
 from ..commands import UsageError, command, given_data, option, report
 from ..diagnostics import NoAnswerError
@@ -28,24 +31,18 @@ from .sources import (
     still_open,
 )
 
-if TYPE_CHECKING:
-    import argparse
-
-    from ..intake.diagnosis import Diagnosis
-    from ..intake.log import LogText
-    from ..intake.remedies import Advice
-    from .question import Asked
+_SIZES = ("tried", "in_use", "others", "allocated", "reserved_unallocated", "free", "capacity")
 
 
 @command(
     option("log", metavar="LOG", help="the output of verl, of any size; - reads standard input"),
     option("words", nargs="*", metavar="MODEL | KEY=VALUE", help="what is missing or wrong in the log"),
-    SCRIPT,
-    ENV,
+    sources.SCRIPT,
+    sources.ENV,
     *QUESTION,
 )
 def diagnose(options: argparse.Namespace) -> tuple[str, int]:
-    """Find out from a log why a run ran out of memory, and what to change.
+    """Find out from a log why a run ran out of memory, and what to do.
 
     Examples:
       verl-resources diagnose failed.log                                 # with the log alone
@@ -60,18 +57,25 @@ def diagnose(options: argparse.Namespace) -> tuple[str, int]:
     data = given_data(options.data)
     try:
         asked = read_question(options, data)
-        script = _script(options)
+        sources.refuse_lone_variables(options)
+        script = sources.read_source(options.script, options) if options.script else SettingsText({}, {})
     except NoAnswerError as error:
         report(error.diagnostics)
-        failed = {"phase": None, "error": errors_text(error.diagnostics)}
+        failed = {"phase": None, "error": sources.errors_text(error.diagnostics)}
         return json.dumps(failed, indent=2) if options.format == "json" else "", 2
-    found = diagnosis.diagnose(_log(options.log), _given(options, asked, script), asked.data)
+    if options.log == "-" and sys.stdin is None:
+        raise UsageError("standard input is closed; give the name of the log's file")
+    with nullcontext(sys.stdin.buffer) if options.log == "-" else sources.open_file(options.log) as stream:
+        log = read_log(stream, "standard input" if options.log == "-" else options.log, last_run=True)
+    found = diagnose_log(log, _request(log, asked, script), asked.data, options.verl_version)
     known = {*found.request.config, *([f"{MODEL}.path"] if found.request.model else [])}
-    report([*registry_problems(data), *asked.problems, *still_open(script, known), *found.log.problems])
+    report(
+        [*sources.registry_problems(data), *asked.problems, *sources.still_open(script, known), *log.problems]
+    )
     code = 0 if found.failure else 1
     if options.format == "json":
         return json.dumps(_plain(found), indent=2), code
-    return diagnosis_text(found, verbose=options.verbose, width=screen_width()), code
+    return diagnosis_text(found, sources.screen_width(), verbose=options.verbose), code
 
 
 def _log(name: str) -> LogText:
@@ -109,37 +113,34 @@ def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> d
         incomplete=script.incomplete,
         version=options.verl_version,
         backend="megatron" if "megatron" in (script.config_name or "") else None,
+        unread=frozenset(script.unresolved) - config.keys(),
+        incomplete=script.incomplete,
     )
 
 
 def _plain(found: Diagnosis) -> dict[str, Any]:
     """Return a diagnosis for programs, with sizes in GiB."""
-    failure, request = found.failure, found.request
-    count = request.gpus
-    if count is None and found.answer:
-        count = found.answer.all_gpus
-    figures = ("tried", "in_use", "others", "allocated", "reserved_unallocated", "free", "capacity")
+    failure, request, own = found.failure, found.request, found.estimate
+    count = request.gpus or (own.settings.gpus + own.settings.other_gpus if own else None)
+    sizes = {**(failure.sizes if failure else {}), "besides_pytorch": found.holders.get("besides")}
     return {
-        "phase": failure.phase if failure else None,
-        "how": failure.how if failure else None,
-        "form": failure.form if failure else None,
-        "step": failure.step if failure else None,
+        **{name: getattr(failure, name, None) for name in ("phase", "how", "form", "step")},
         "model": request.model or None,
         "gpus": {"count": count, "type": request.gpu},
-        **{f"{name}_gib": gib_value(getattr(failure, name, None)) for name in figures},
-        "estimate": result_of("log", found.estimate) if found.estimate else None,
+        **{f"{name}_gib": gib_value(sizes.get(name)) for name in (*_SIZES, "besides_pytorch")},
+        "estimate": result_of("log", own) if own else None,
         "no_estimate": found.no_estimate or None,
-        "differences": list(found.differences),
+        "assumed": list(found.assumed),
+        "differences": list(found.differences()),
         "missing": list(found.missing),
-        "change": [_change(each) for each in found.advice],
-    }
-
-
-def _change(each: Advice) -> dict[str, Any]:
-    return {
-        "overrides": dict(each.remedy.overrides),
-        "peak_gib": gib_value(each.after.peak if each.after else None),
-        "high_gib": gib_value(each.after.high if each.after else None),
-        "cost": each.remedy.cost,
-        "text": each.remedy.text,
+        "change": [
+            {
+                "overrides": dict(step.overrides),
+                "peak_gib": gib_value(step.after.peak if step.after else None),
+                "high_gib": gib_value(step.after.high if step.after else None),
+                "cost": step.cost,
+                "text": step.sentence,
+            }
+            for step in steps_for(found)
+        ],
     }

@@ -25,10 +25,9 @@ from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printab
 from ..fit.results import result_of
 from ..fit.words import short
 from ..intake.draft import draft_run, id_of
-from ..intake.log import read_log
-from ..intake.log_lines import blocks_of
 from ..intake.run_text import ID_FORM, TODO, blank_text, is_id, run_text, text_for
 from ..intake.sources import Sources, UserInput
+from ..logs.log import read_log
 from ..memory.estimate import estimate
 from ..memory.recorded import request_of_run
 from ..memory.registries import EstimatorContext
@@ -162,7 +161,7 @@ def _sources(options: argparse.Namespace) -> tuple[Sources, list[Diagnostic]]:
         sources = Sources(script, text, shown, Path(options.script))
     if options.log:
         with open_file(options.log) as stream:
-            sources = replace(sources, log=read_log(blocks_of(stream), options.log))
+            sources = replace(sources, log=read_log(stream, options.log))
     return sources, problems
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ..commands import UsageError, option
 from ..dataset import DataFile, read_data_file, refuse_irregular, refuse_link_in_data
-from ..diagnostics import Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, warning
+from ..diagnostics import Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, visible, warning
 from ..fit.terminal import wrapped
 from ..memory.registries import EstimatorContext
 from ..memory.resolve import is_harmless
@@ -175,5 +175,5 @@ def report_first(problems: Sequence[Diagnostic]) -> bool:
         lines.append(f"… and {counted(rest, 'more message')}; --verbose shows all")
     if lines:
         width = screen_width() if sys.stderr.isatty() else 0
-        print(wrapped(lines, width, "    "), file=sys.stderr)
+        print(visible(wrapped(lines, width, "    ")), file=sys.stderr)
     return any(problem.is_error for problem in problems)

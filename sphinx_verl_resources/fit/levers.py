@@ -246,11 +246,77 @@ def _starting(own: Estimate, _: Role) -> Iterator[Overrides]:
             yield {ENGINE_LENGTH: length, ENGINE_SHARE: share, ENGINE_TP: tensor}
 
 
+def _higher(own: Estimate, _: Role) -> Iterator[Overrides]:
+    """Yield larger shares of the GPU for the rollout engine; above 0.9 nothing else has room."""
+    share = own.settings.rollout.utilization
+    yield from ({ENGINE_SHARE: tenths / 10} for tenths in range(1, 10) if tenths / 10 > share)
+
+
+def _fewer(own: Estimate, _: Role, *, key: str, least: int) -> Iterator[Overrides]:
+    """Yield half of a number, if it is known and the half is not below ``least``."""
+    value = own.request.config.get(key, own.registries.defaults(own.request.version).get(key))
+    if type(value) is int and value >= 2 * least:
+        yield {key: value // 2}
+
+
+def _engine_length(own: Estimate, _: Role) -> Iterator[Overrides]:
+    """Yield the length of prompt and response as the engine's limit, if it allows for longer sequences."""
+    limit = int(own.settings.lengths.limit)
+    if (own.settings.rollout.model_length or limit + 1) > limit:
+        yield {ENGINE_LENGTH: limit}
+
+
+def _saved(own: Estimate, _: Role) -> Iterator[Overrides]:
+    """Yield what checkpoints contain, without the copy of the whole model that one rank gathers."""
+    key = f"{ACTOR}.checkpoint.save_contents"
+    saved = own.request.config.get(key, ())
+    if isinstance(saved, (list, tuple)) and "hf_model" in saved:
+        yield {key: [item for item in saved if item != "hf_model"]}
+
+
 # -- the levers
 
 _CPU = "{role}.optim.override_optimizer_config"
 _CORE = "{megatron}.override_transformer_config.recompute"
 _RECOMPUTED = N_("Computes activations again in the backward pass.")
+_OFFLOADED = N_("Moves idle Adam states to the CPU."), N_("Moves idle weights to the CPU.")
+# workers/engine/fsdp/transformer_impl.py:842-844. FSDP on one GPU keeps views of the parameters, so
+# offloading them frees nothing: measured, and so in the estimate.
+OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = (
+    Lever({f"{{backend}}.{part}_offload": True}, "little", _ALL, sentence)
+    for part, sentence in zip(("optimizer", "param"), _OFFLOADED, strict=True)
+)
+# docs/perf/perf_tuning.rst:40
+LOWER_SHARE = Lever(
+    lambda own, _: ({ENGINE_SHARE: share} for share in lower_utilizations(own.shape, own.settings)),
+    "little", _ALL, N_("Gives the rollout engine less memory, so it holds fewer sequences."),
+)  # fmt: skip
+# trainer/config/rollout/rollout.yaml:61
+SLEEP = Lever(
+    {f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL, N_("Lets the engine sleep in training.")
+)
+# docs/perf/best_practices.rst:135
+WIDER_ENGINE = Lever(lambda own, _: ({ENGINE_TP: size} for size in _wider(own)), "little", _ALL,
+                     N_("Spreads the rollout engine's weights over more GPUs."))  # fmt: skip
+# docs/perf/best_practices.rst:208
+EAGER = Lever({f"{ROLLOUT}.enforce_eager": True}, "little", _ALL, N_("Rollout runs without CUDA graphs."))
+#: Levers without phases, which only a message calls for: the estimate does not show what they change.
+RAISE_SHARE = Lever(
+    _higher, "none", sentence="Gives the rollout engine more memory for weights and KV cache."
+)
+SHORTER_ENGINE = Lever(_engine_length, "none", sentence="Limits the rollout engine to prompt and response.")
+FEWER_SEQUENCES, FEWER_TOKENS = (
+    Lever(partial(_fewer, key=f"{ROLLOUT}.{name}", least=least), "little", sentence=sentence)
+    for name, least, sentence in (
+        ("max_num_seqs", 8, "The rollout engine works on fewer sequences at once."),
+        ("max_num_batched_tokens", 1024, "Smaller activations in the rollout engine's profiling run."),
+    )
+)
+SAVE_LESS = Lever(_saved, "none", sentence="Saves no whole model, which one rank gathers in host memory.")
+EXPAND_SEGMENTS = Lever(
+    {"ray_kwargs.ray_init.runtime_env.env_vars.PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "none",
+    sentence="Lets PyTorch use memory in pieces. No vLLM engine may sleep on these GPUs.", cuda_only=True,
+)  # fmt: skip
 #: All levers, the cheapest first; of those with equal costs, the first to try comes first. The last ones are
 #: for engines that do not start, and for full hosts.
 LEVERS = (
@@ -267,24 +333,17 @@ LEVERS = (
     Lever({"{model}.enable_gradient_checkpointing": True}, "little", _UPDATE, _RECOMPUTED),
     Lever({f"{_CORE}_granularity": "full", f"{_CORE}_method": "uniform", f"{_CORE}_num_layers": 1},
           "little", _UPDATE, _RECOMPUTED),
-    # workers/engine/fsdp/transformer_impl.py:842-844
-    Lever({"{backend}.optimizer_offload": True}, "little", _ALL, N_("Moves idle Adam states to the CPU.")),
-    # FSDP on one GPU keeps views of the parameters, so it frees nothing: measured, and so in the estimate.
-    Lever({"{backend}.param_offload": True}, "little", _ALL, N_("Moves idle weights to the CPU.")),
+    OFFLOAD_OPTIMIZER,
+    OFFLOAD_PARAMETERS,
     # docs/perf/perf_tuning.rst:170
     *(Lever(partial(_smaller, dynamic=dynamic), "little", _BATCHES, N_("Uses smaller micro-batches."))
       for dynamic in (True, False)),
-    # docs/perf/perf_tuning.rst:40
-    Lever(lambda own, _: ({ENGINE_SHARE: share} for share in lower_utilizations(own.shape, own.settings)),
-          "little", _ALL, N_("Gives the rollout engine less memory, so it holds fewer sequences.")),
-    # trainer/config/rollout/rollout.yaml:61
-    Lever({f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL, N_("Lets the engine sleep in training.")),
+    LOWER_SHARE,
+    SLEEP,
     # docs/advance/ppo_lora.rst:52
     Lever({f"{ROLLOUT}.layered_summon": True, f"{ROLLOUT}.load_format": "safetensors"}, "little", _ALL,
           N_("Sends adapters to the rollout engine layer by layer.")),
-    # docs/perf/best_practices.rst:135
-    Lever(lambda own, _: ({ENGINE_TP: size} for size in _wider(own)), "little", _ALL,
-          N_("Spreads the rollout engine's weights over more GPUs.")),
+    WIDER_ENGINE,
     # trainer/config/engine/fsdp.yaml:23
     Lever({"{fsdp}.reshard_after_forward": True}, "little", _ALL, N_("Gathers layers again when needed.")),
     # trainer/config/engine/fsdp.yaml:26
@@ -300,8 +359,7 @@ LEVERS = (
     # docs/perf/best_practices.rst:155
     *(Lever(partial(_divided, name=name), "little", _ALL, N_("Spreads the model over more GPUs."))
       for name in ("tensor", "pipeline", "expert")),
-    # docs/perf/best_practices.rst:208
-    Lever({f"{ROLLOUT}.enforce_eager": True}, "little", _ALL, N_("Rollout runs without CUDA graphs.")),
+    EAGER,
     # workers/engine/fsdp/transformer_impl.py:440
     Lever({"{role}.strategy": "fsdp2", "{fsdp}.offload_policy": True}, "much", _ALL, UPDATES_ON_CPU),
     # docs/perf/best_practices.rst:222
@@ -313,6 +371,7 @@ LEVERS = (
     Lever(_starting, "none", STARTUP, N_("Makes room for the KV cache.")),
     *(Lever({f"{{backend}}.{part}_offload": False}, "none", HOST, N_("Keeps these states on the GPU."))
       for part in ("optimizer", "param")),
+    RAISE_SHARE, SHORTER_ENGINE, FEWER_SEQUENCES, FEWER_TOKENS, SAVE_LESS, EXPAND_SEGMENTS,
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..check import Repository
 from ..diagnostics import Diagnostic, Location, warning
+from ..logs.facts import measured_fields
 from ..memory.registries import gpu_named
 from ..memory.settings import TRAINER_GPUS, all_gpus
 from ..memory.shape import Counts

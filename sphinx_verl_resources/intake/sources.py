@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from .log import LogText
+    from ..logs.log import Log
 
 
 #: Keys about files, folders, accounts and machines, and keys with their own field.
@@ -71,7 +71,7 @@ class Sources:
     text: str = ""
     shown: str = ""
     file: Path | None = None
-    log: LogText | None = None
+    log: Log | None = None
 
     @cached_property
     def printed(self) -> Mapping[str, Any]:

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sphinx_verl_resources.intake.draft import committed, draft_run
-from sphinx_verl_resources.intake.log import read_log
-from sphinx_verl_resources.intake.log_lines import blocks_of
 from sphinx_verl_resources.intake.recorded_names import recorded_gpu
 from sphinx_verl_resources.intake.run_text import TODO, run_text
 from sphinx_verl_resources.intake.sources import Sources, UserInput, public_settings
 from sphinx_verl_resources.intake.tasks import LOSS, task_of
+from sphinx_verl_resources.logs.log import read_log
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.scripts.read import read_script
 from sphinx_verl_resources.strict_yaml import read_yaml
@@ -28,7 +27,7 @@ FACTS = EstimatorContext()
 
 def draft(script="", log="", said=None, shown="run.sh"):
     read = read_script(script, shown) if script else Sources().script
-    logged = read_log(blocks_of(io.BytesIO(log.encode())), "run.log") if log else None
+    logged = read_log(io.BytesIO(log.encode()), "run.log") if log else None
     return draft_run(
         Sources(read, script, shown if script else "", None, logged), said or UserInput(), FACTS, TODAY
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from bs4 import BeautifulSoup
 
 from sphinx_verl_resources.commands import main
+from sphinx_verl_resources.diagnostics import FORBIDDEN
 
 #: Texts that are special to some parser.
 HOSTILE = (
@@ -58,3 +61,35 @@ def test_for_github(table, needs):
     assert_shown_as_typed(soup)
     assert not soup.select("a")
     assert "://" not in text.replace("<span>:</span>//", "")
+
+
+#: Characters that control a terminal, are invisible, or change the direction of writing.
+RAW = "\x1b[31m\x1b]0;x\x07\x9b2J\u202e\u2066\u200b\x08\r"
+SCRIPT = f"""python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-0.5B-Instruct \\
+    algorithm.adv_estimator=grpo data.max_response_length=512 trainer.nnodes=1 trainer.n_gpus_per_node=8 \\
+    actor_rollout_ref.actor.use_dynamic_bsz=True trainer.project_name="a{RAW}" data.train_files='b{RAW}'
+"""
+LOG = f"""(a{RAW} pid=1) Error executing job with overrides: ['actor_rollout_ref.model.path=c{RAW}']
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. {RAW}
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "estimate --script run.sh --gpus 8xH100 --verbose",
+        "estimate --script run.sh --gpus 8xH100 --format json",
+        f"estimate --script run.sh --gpus 8xH{RAW.strip()}",
+        "diagnose run.log --script run.sh --gpus 8xH100 --verbose",
+        f"diagnose d{RAW.strip()}.log",
+        "new --script run.sh --log run.log --dry-run",
+    ],
+)
+def test_nothing_controls_the_terminal(tmp_path, monkeypatch, capsys, line):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.sh").write_text(SCRIPT, "utf-8", newline="")
+    (tmp_path / "run.log").write_text(LOG, "utf-8", newline="")
+    main(line.split(" "))
+    printed = "".join(capsys.readouterr())
+    assert printed
+    assert re.findall(rf"{FORBIDDEN.pattern}|\r", printed) == []

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.intake import log_lines
-from sphinx_verl_resources.intake.log import read_log
-from sphinx_verl_resources.intake.log_facts import GPU, facts_in
-from sphinx_verl_resources.intake.log_lines import blocks_of
+from sphinx_verl_resources.logs.facts import facts_in
+from sphinx_verl_resources.logs.log import read_log
 
 WHO = "(TaskRunner pid=7) "
 CONFIG = {
@@ -48,7 +46,7 @@ def step(number, who=WHO, **figures):
 
 
 def read(*lines, end="\n", **options):
-    return read_log(blocks_of(io.BytesIO(("\n".join(lines) + end).encode())), "run.log", **options)
+    return read_log(io.BytesIO(("\n".join(lines) + end).encode()), "run.log", **options)
 
 
 def places(log):
@@ -82,10 +80,9 @@ def test_colours_and_progress_bars():
 
 
 @pytest.mark.parametrize("lines", range(1, len(printed())))
-def test_truncated_configuration_says_nothing_wrong(lines):
+def test_nothing_is_read_of_a_configuration_that_is_cut_off(lines):
     found = read(*printed()[:lines])
-    assert all(FLAT[key] == value for key, value in found.settings.items())
-    assert places(found) == ["run.log:1:1 unread"]
+    assert (found.settings, places(found)) == ({}, ["run.log:1:1 unread"])
 
 
 def test_values_that_are_no_literals():
@@ -94,10 +91,10 @@ def test_values_that_are_no_literals():
         + "{'data': {'a': inf, 'b': <Enum.x: 1>, 'c': PosixPath('/x'), 'd': np.float64(0.5), 'e': 'True'}}"
     )
     assert found.settings == {"data.d": 0.5, "data.e": "True"}
-    assert [problem.message.split()[3] for problem in found.problems] == ["data.a", "data.b", "data.c"]
+    assert [problem.message.split()[-1] for problem in found.problems] == ["data.a", "data.b", "data.c"]
 
 
-@pytest.mark.parametrize("value", [f"0x{'f' * 20_000}", "9" * 5_000, "1e999", "1j", f"{'-' * 5_000}1"])
+@pytest.mark.parametrize("value", ["9" * 5_000, f"{'-' * 5_000}1", "<Enum.x: 1>", "[inf]"])
 def test_an_odd_value_is_left_out(value):
     found = read(f"{WHO}{{'data': {{'a': {value}, 'b': 8}}}}")
     assert "data.a" not in found.settings
@@ -121,17 +118,18 @@ def test_figures():
 
 
 @pytest.mark.parametrize(
-    ("line", "column"),
+    "line",
     [
-        (step(1, gib="nan", time=1), 10),
-        (step(1, gib="-5", time=1), 10),
-        ("  {'perf/max_memory_allocated_gb': 71.3}", 5),
-        (f"{WHO}step:1 - perf/max_memory_allocated_gb(WorkerDict pid=9) oops - timing_s/step:1", 10),
+        step(1, gib="nan", time=1),
+        step(1, gib="-5", time=1),
+        "  {'perf/max_memory_allocated_gb': 71.3}",
+        f"{WHO}step:1 - perf/max_memory_allocated_gb(WorkerDict pid=9) oops - timing_s/step:1",
     ],
 )
-def test_what_cannot_be_read_is_listed(line, column):
+def test_what_cannot_be_read_is_listed(line):
     found = read("first", line)
-    assert places(found) == [f"run.log:2:{column} unread"]
+    assert places(found) == ["run.log:2:1 unread"]
+    assert found.problems[0].message.startswith("perf/max_memory_allocated_gb")
     assert found.figures.figure("perf/max_memory_allocated_gb") is None
 
 
@@ -139,7 +137,7 @@ def test_a_line_that_breaks_off_gives_no_half_figure():
     found = read(step(1, time=9, gib=71.3)[:-2], end="")
     assert found.figures.figure("timing_s/step") == 9
     assert found.figures.figure("perf/max_memory_allocated_gb") is None
-    assert places(found) == ["run.log:1:28 unread"]
+    assert places(found) == ["run.log:1:1 unread"]
 
 
 def test_the_last_run_with_figures_counts():
@@ -152,14 +150,7 @@ def test_the_last_run_with_figures_counts():
     )  # fmt: skip
     assert found.settings["trainer.nnodes"] == 4
     assert found.figures.figure("perf/max_memory_allocated_gb") == 31
-    assert ["2 runs" in problem.message for problem in found.problems] == [True]
-
-
-def test_two_runs_that_write_at_once_are_kept_apart():
-    one, two = "(TaskRunner pid=1) ", "(TaskRunner pid=2) "
-    found = read(step(1, one, gib=10), step(1, two, gib=20), step(2, one, gib=11), step(2, two, gib=21))
-    assert (found.figures.steps, found.figures.figure("perf/max_memory_allocated_gb")) == (2, 21)
-    assert [problem.code for problem in found.problems] == ["several_runs"]
+    assert ["3 runs; number 2" in problem.message for problem in found.problems] == [True]
 
 
 OOM = "(WorkerDict pid=9) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -180,25 +171,6 @@ def test_failures_belong_to_runs():
     assert not read("lower gpu_memory_utilization to avoid running out of memory").failure
 
 
-EASYR1 = """(Runner pid=7) {
-(Runner pid=7)   "data": {
-(Runner pid=7)     "shuffle": true,
-(Runner pid=7)     "val_files": null
-(Runner pid=7)   },
-(Runner pid=7)   "worker": {
-(Runner pid=7)     "actor": {"model": {"model_path": "Qwen/Qwen2.5-VL-7B-Instruct"}}
-(Runner pid=7)   }
-(Runner pid=7) }"""
-
-
-def test_json_of_easyr1():
-    found = read(EASYR1)
-    assert found.settings["data.shuffle"] is True
-    assert found.settings["data.val_files"] is None
-    assert (found.model, found.is_complete, found.problems) == ("Qwen/Qwen2.5-VL-7B-Instruct", True, ())
-    assert read(EASYR1.replace("Runner", "AgentLoopWorker")).settings == {}
-
-
 COMMAND = "+ python3 -m verl.trainer.main_ppo data.train_batch_size=8 'trainer.nnodes=2' +a.b=${X}"
 HYDRA = "Error executing job with overrides: ['data.train_batch_size=16', '+data.shuffle=False']"
 
@@ -207,10 +179,8 @@ def test_overrides_where_no_configuration_is_printed():
     assert read(COMMAND).settings == {"data.train_batch_size": 8, "trainer.nnodes": 2}
     found = read(COMMAND, OOM, HYDRA)
     assert found.settings == {"data.train_batch_size": 16, "trainer.nnodes": 2, "data.shuffle": False}
-    assert not found.is_complete
     assert read(COMMAND, *printed(), OOM, HYDRA).settings == FLAT
-    cut = read(COMMAND, *printed()[:-1])
-    assert (cut.settings["data.train_batch_size"], cut.settings["trainer.nnodes"]) == (256, 2)
+    assert read(COMMAND, *printed()[:-1]).settings == {"data.train_batch_size": 8, "trainer.nnodes": 2}
     assert read("Error executing job with overrides: []", HYDRA[:-1]).settings == {}
 
 
@@ -223,18 +193,11 @@ def test_what_vllm_tells():
     engine = "(WorkerDict pid=9) INFO Initializing a V1 LLM engine (v0.8.5) with config: model='Qwen/Qwen3-8B', tp=2"
     asleep = "(WorkerDict pid=9) Sleep mode freed 41.20 GiB memory, {} GiB memory is still in use."
     found = read(engine, asleep.format("12.25"), asleep.format("12.50"))
-    assert (found.model, found.versions, found.asleep) == ("Qwen/Qwen3-8B", {"vllm": "0.8.5"}, 12.5 * 2**30)
-
-
-def test_the_course_of_figures():
-    found = read(
-        step(1, gib=50), step(2, gib=58),
-        f"{WHO}step:3 - perf/max_memory_allocated_gb:55 - prompt_length/max:512 - response_length/max:odd",
-    ).figures  # fmt: skip
-    assert found.course("perf/max_memory_allocated_gb") == (50, 55)
-    assert found.figure("perf/max_memory_allocated_gb") == 58
-    assert found.course("prompt_length/max") == (512, 512)
-    assert found.course("response_length/max") is None
+    assert (found.model, found.versions, found.sleep["left"]) == (
+        "Qwen/Qwen3-8B",
+        {"vllm": "0.8.5"},
+        12.5 * 2**30,
+    )
 
 
 @pytest.mark.parametrize(
@@ -265,7 +228,7 @@ def test_versions(line, found):
     ],
 )
 def test_cards(line, found):
-    assert list(facts_in(line)) == [(GPU, name) for name in found]
+    assert list(facts_in(line)) == [("gpu", name) for name in found]
 
 
 def test_contradictions_are_not_decided():
@@ -283,10 +246,11 @@ class Endless(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        take = min(size, self._left)
+    def readinto(self, buffer):
+        take = min(len(buffer), self._left)
         self._left -= take
-        return (self._line * (take // len(self._line) + 1))[:take]
+        buffer[:take] = (self._line * (take // len(self._line) + 1))[:take]
+        return take
 
 
 @pytest.mark.parametrize(
@@ -297,40 +261,29 @@ class Endless(io.RawIOBase):
 def test_memory_is_bounded(line):
     tracemalloc.start()
     try:
-        read_log(blocks_of(Endless(line, 48 << 20)), "run.log")
+        read_log(io.BufferedReader(Endless(line, 48 << 20)), "run.log")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 16 << 20
 
 
-def test_lines_across_blocks(monkeypatch):
-    text = ("\n".join(["noise", *printed(), step(1, gib=71.3), "noise", step(2, gib=72.5)]) + "\n").encode()
-    whole = read_log(blocks_of(io.BytesIO(text)), "run.log")
-    for size in (1, 2, 7, 64, 1000):
-        monkeypatch.setattr(log_lines, "BLOCK", size)
-        found = read_log(blocks_of(io.BytesIO(text)), "run.log")
-        assert (found.settings, found.figures) == (whole.settings, whole.figures)
-
-
 BAR = "\rProcessed prompts: 100 of 1000 [00:01<00:02, 12.1it/s]"
 
 
-def test_a_progress_bar_of_any_length_hides_no_figure(monkeypatch):
+def test_a_progress_bar_of_any_length_hides_no_figure():
     text = (
         f"{BAR * 2000}\r{step(1, gib=71.3)}\n{BAR * 9}\r(WorkerDict pid=3) torch.OutOfMemoryError: CUDA out\n"
     )
-    for size in (log_lines.BLOCK, 1000):
-        monkeypatch.setattr(log_lines, "BLOCK", size)
-        found = read_log(blocks_of(io.BytesIO(text.encode())), "run.log")
-        assert found.figures.figure("perf/max_memory_allocated_gb") == 71.3
-        assert (str(found.failure.place), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
+    found = read_log(io.BytesIO(text.encode()), "run.log")
+    assert found.figures.figure("perf/max_memory_allocated_gb") == 71.3
+    assert (str(found.failure.place), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
 
 
 def test_zero_bytes_count_as_nothing():
     text = f"{step(1, gib=70.5)}\n{step(2, gib=71.3)}\n"
     for content in (b"\0" * (3 << 20) + text.encode(), text.encode("utf-16")):
-        found = read_log(blocks_of(io.BytesIO(content)), "run.log")
+        found = read_log(io.BytesIO(content), "run.log")
         assert (found.figures.figure("perf/max_memory_allocated_gb"), found.problems) == (71.3, ())
 
 
@@ -345,5 +298,5 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES | st.text(max_size=5), max_size=60))
 def test_any_text(parts):
-    found = read_log(blocks_of(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass"))), "run.log")
+    found = read_log(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass")), "run.log")
     assert all(problem.place.line >= 1 for problem in found.problems)

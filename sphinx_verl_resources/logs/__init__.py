@@ -1,0 +1,1 @@
+"""Reads verl's console logs, and diagnoses runs that ran out of memory."""

@@ -1,0 +1,115 @@
+"""Read the configuration of a run from its log: as verl prints it, or as the overrides of its command.
+
+verl prints the whole configuration as a Python dict. Hydra prints the overrides of a run that fails; a shell
+with ``set -x`` prints the command.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..diagnostics import Location
+from ..memory.request import dotted_leaves
+from ..settings.overrides import read_overrides
+from ..settings.read import read_script
+from .lines import Line
+
+#: The beginning of a configuration, at any of its sections.
+_DICT = re.compile(r"\{'(?:actor_rollout_ref|algorithm|critic|data|trainer|ray_init)': ")
+_HYDRA = "Error executing job with overrides: "
+_COMMAND = re.compile(r"\++ (?=.*?-m (?:recipe|verl)\.[\w.]*main)")
+
+_TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_TOKEN = re.compile(rf"{_TEXT}|[{{}}\[\]()]")
+#: The beginning of each line but the first: blanks, then a value or a bracket.
+_CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
+#: Texts and other words of Python, numbers of NumPy, and what is neither: ``inf``, ``<Enum.x: 1>``.
+_ATOM = re.compile(
+    rf"(?P<text>{_TEXT}|\b(?:True|False|None)\b)|np\.\w+\((?P<number>[-+\d.eE]+)\)|"
+    r"(?<![\w.])[A-Za-z_<][^,{}\[\]():'\"\n]*(?:\([^()\n]*\)|[^,{}\[\]()\n]*>)?"
+)
+#: Stands for a value that cannot be read.
+_UNREAD = "<not read>"
+
+
+def config_at(line: Line) -> PrintedConfig | None:
+    """Return the configuration that begins in a line; None if there is none."""
+    begin = _DICT.search(line.text)
+    return PrintedConfig(line._replace(text=line.text[begin.start() :]), begin.start()) if begin else None
+
+
+def is_command(line: Line) -> bool:
+    """Return whether a line is the command that starts a run, as a shell prints it."""
+    return not line.who and bool(_COMMAND.match(line.text))
+
+
+def overrides_at(line: Line) -> Mapping[str, Any]:
+    """Return the overrides in a command or in Hydra's message about a failed run; empty for other lines.
+
+    >>> overrides_at(Line("Error executing job with overrides: ['trainer.nnodes=2', '+data.shuffle=False']"))
+    {'trainer.nnodes': 2, 'data.shuffle': False}
+    """
+    if is_command(line) and line.is_whole:
+        return read_script(_COMMAND.sub("", line.text, count=1), "").values
+    words = _evaluated(line.text.partition(_HYDRA)[2]) if _HYDRA in line.text else None
+    return read_overrides(map(str, words), Location("")).values if words else {}
+
+
+class PrintedConfig:
+    """A configuration of one worker, line by line.
+
+    Attributes:
+        line: its first line.
+        column: the column of its beginning.
+        is_complete: whether every bracket is closed.
+    """
+
+    def __init__(self, line: Line, before: int) -> None:
+        self.line, self.column, self.is_complete = line, line.column + before, False
+        self._texts: list[str] = []
+        self._open, self._length = "", 0
+        self.add(line)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, line: Line) -> bool:
+        """Add a line of the same worker; return False if it is not part of the configuration."""
+        if self._texts and not _CONTINUES.match(line.text):
+            return False
+        end = len(line.text)
+        for token in _TOKEN.finditer(line.text):
+            if token[0] in "{[(":
+                self._open += token[0]
+            elif token[0] in "}])":
+                self._open = self._open[:-1]
+            if not self._open:
+                self.is_complete, end = True, token.end()
+                break
+        self._texts.append(line.text[:end])
+        self._length += end + 1
+        return True
+
+    def values(self) -> tuple[dict[str, Any], list[str]]:
+        """Return the settings by dotted key, and what cannot be read: keys, or all of it."""
+        text = "\n".join(self._texts)
+        plain = _ATOM.sub(lambda match: match["text"] or match["number"] or repr(_UNREAD), text)
+        leaves = dotted_leaves(_evaluated(text) or _evaluated(plain) or {})
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in leaves}
+        unread = (
+            ["all of it"] if not values else [key for key, value in values.items() if _UNREAD in repr(value)]
+        )
+        return {key: value for key, value in values.items() if key not in unread}, unread
+
+
+def _evaluated(text: str) -> Any:
+    """Return the value of a Python literal; None if it is none."""
+    with warnings.catch_warnings(), suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        warnings.simplefilter("ignore")  # about escapes in texts
+        return ast.literal_eval(text)
+    return None

@@ -1,0 +1,145 @@
+"""Facts in the lines of a log: the figures of a step, versions, GPU and model.
+
+verl prints a line of figures after each step: ``step:1 - perf/…:71.3 - …``. A version or a GPU counts only
+where the words around it leave no doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .lines import Line
+
+#: The figures of memory, in GiB despite their names. PyTorch's are the largest since the run started.
+PEAK_ALLOCATED, PEAK_RESERVED = "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"
+HOST_MEMORY = "perf/cpu_memory_used_gb"
+#: Figures whose maximum counts, with what they count; the mean of all steps counts for others.
+_PEAKS = {PEAK_ALLOCATED: "torch-max-allocated", PEAK_RESERVED: "torch-max-reserved", HOST_MEMORY: ""}
+#: For each field of ``measured`` in run files, the figures that fill it, the best first, and its decimals.
+_MEASURED = {
+    "gib": ((PEAK_ALLOCATED, PEAK_RESERVED), 1),
+    "host_ram_gib": ((HOST_MEMORY,), 1),
+    "step_seconds": (("perf/time_per_step", "timing_s/step"), 1),
+    "mfu": (("perf/mfu/actor",), 3),
+    "response_tokens": (("response_length/mean",), 0),
+}
+NAMES = tuple(name for names, _ in _MEASURED.values() for name in names)
+
+_STEP = re.compile(r"(?:^|(?<=\s))step:(\d+)(?= - )")
+_ROLE = re.compile(r"(?:actor|critic)/(?=perf/)")
+_NUMBER = re.compile(r"(?:np\.\w+\(|tensor\()?(\d+\.?\d*(?:[eE][-+]?\d+)?)(?:,[^()]*\)|\))?\Z")
+
+_RELEASE = r"v?(?P<version>\d+\.\d+(?:\.\w+){0,4})(?:\+[\w.]+)?(?![\w.]*[\w-])"
+_START = r"(?:^|(?<=[\s|,]))"
+#: The name of a GPU follows a number in a table of nvidia-smi, a word for a GPU, or nothing.
+_GPU = (
+    r"(?:\|\s+\d+\s+|device_name=|(?i:GPU|device|card)(?: \d+| name)?\W{1,4}|^\W*)"
+    r"(?:NVIDIA|AMD Instinct|Tesla|AMD)[ _](?P<gpu>[A-Z]+[ _]?(?:PRO )?\d{1,4}\w*(?:[ _-][\w-]+){0,5})"
+)
+#: Words of lines with a fact, and the pattern of the fact.
+_FACTS = tuple((words, re.compile(pattern)) for words, pattern in (
+    (" version", rf"\b(?P<package>vLLM) API server version {_RELEASE}"),
+    ("LLM engine (", rf"\bInitializing an? (?:V\d )?v?(?P<package>LLM) engine \({_RELEASE}\)"),
+    ("==", rf"{_START}(?P<package>(?i:torch|verl|vllm|sglang))==+{_RELEASE}(?=\s|\Z)"),
+    (" version", rf"{_START}(?P<package>(?i:torch|pytorch|verl|vllm|sglang)) version ?[:=]? ?{_RELEASE}"),
+    ("LLM engine (", r"LLM engine \(.{0,300}?\bmodel='(?P<model>[^']{1,300})'"),
+    ("Sleep mode freed", r"Sleep mode freed (?P<freed>\d+\.\d+) GiB memory, (?P<left>\d+\.\d+) GiB"),
+    ("NVIDIA", _GPU),
+    ("AMD ", _GPU),
+    ("Tesla", _GPU),
+))  # fmt: skip
+_PACKAGES = {"llm": "vllm", "pytorch": "torch"}
+#: Words of lines about a version that something asks for.
+_ASKED = re.compile(r"(?i)requir|expect|recommend|install|upgrad|need|support|since|deprecat|minimum")
+
+
+class Metrics(NamedTuple):
+    """The figures of one step, by name, and the names of those that cannot be read."""
+
+    step: int
+    figures: dict[str, float]
+    unread: tuple[str, ...]
+
+
+def metrics_in(line: Line) -> Metrics | None:
+    """Return the figures of a line; None if it is not the line of a step.
+
+    >>> metrics_in(Line("step:3 - actor/perf/max_memory_allocated_gb:np.float64(71.3) - perf/mfu/actor:oops"))
+    Metrics(step=3, figures={'perf/max_memory_allocated_gb': 71.3}, unread=('perf/mfu/actor',))
+    """
+    begin = _STEP.search(line.text) if "step:" in line.text else None
+    if not begin:
+        return None
+    items = line.text[begin.end() :].split(" - ")
+    figures: dict[str, float] = {}
+    for item in items if line.is_whole else items[:-1]:  # the end of a number may be cut off
+        key, _, value = item.strip().partition(":")
+        name, number = _ROLE.sub("", key), _NUMBER.match(value.strip())
+        if number and name in NAMES:
+            figure = float(number[1])
+            figures[name] = max(figure, figures.get(name, 0)) if name in _PEAKS else figure
+    unread = (name for name in NAMES if name in line.text and name not in figures)
+    return Metrics(int(begin[1]), figures, tuple(unread))
+
+
+@dataclass
+class Figures:
+    """The figures of one run.
+
+    Attributes:
+        steps: the number of steps with a figure.
+        last_step: the number of the last step.
+        values: the values of each figure, by name.
+    """
+
+    steps: int = 0
+    last_step: int = -1
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, metrics: Metrics) -> None:
+        """Add the figures of one line."""
+        self.steps += metrics.step != self.last_step
+        self.last_step = metrics.step
+        for name, value in metrics.figures.items():
+            self.values.setdefault(name, []).append(value)
+
+    def figure(self, name: str) -> float | None:
+        """Return the maximum or the mean of a figure; None if there is none above zero."""
+        values = self.values.get(name, [0.0])
+        return (max(values) if name in _PEAKS else sum(values) / len(values)) or None
+
+
+def measured_fields(figures: Figures) -> dict[str, Any]:
+    """Return the figures as the field ``measured`` of a run; empty if there are none."""
+    fields: dict[str, Any] = {}
+    for field_name, (names, digits) in _MEASURED.items():
+        name = next((name for name in names if figures.figure(name)), "")
+        if value := round(figures.figure(name) or 0, digits):
+            fields[field_name] = value if digits else int(value)
+            fields |= {"counter": _PEAKS[name]} if _PEAKS.get(name) else {}
+    return fields
+
+
+def facts_in(text: str) -> Iterator[tuple[str, str]]:
+    """Yield other facts in a line: ``gpu``, ``model``, ``freed`` and ``left`` (GiB), versions.
+
+    >>> list(facts_in("INFO 06-12 core.py: Initializing a V1 LLM engine (v0.8.3) with config: …"))
+    [('vllm', '0.8.3')]
+    >>> list(facts_in("this needs torch 2.6.0 or later"))
+    []
+    >>> list(facts_in("|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |"))
+    [('gpu', 'H100 80GB HBM3')]
+    """
+    for words, pattern in _FACTS:
+        for match in pattern.finditer(text) if words in text else ():
+            groups = match.groupdict()
+            if "gpu" in groups:
+                yield "gpu", groups["gpu"].replace("_", " ").removesuffix(".json").strip()
+            elif "package" not in groups:
+                yield from groups.items()
+            elif not _ASKED.search(text):
+                package = groups["package"].lower()
+                yield _PACKAGES.get(package, package), groups["version"]

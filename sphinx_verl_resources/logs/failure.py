@@ -1,0 +1,225 @@
+"""The failure of a run that ran out of memory: its phase, its figures and its place in the log.
+
+A run that fails prints many messages. The first one counts; later ones only add what it lacks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..diagnostics import Location
+from .frames import Frame, Phases, frame_of, is_driver_task, phases_of
+from .lines import Line
+from .messages import form_of, sizes_in
+
+UNKNOWN = "unknown"
+#: What the files of a traceback say about the run, by name.
+_TRAITS = {
+    "megatron": re.compile(r"/megatron/"),
+    # Workers that verl removed after v0.7.1 (commit 044bbba27).
+    "old-workers": re.compile(
+        r"\bverl/.*(?:fsdp|megatron)_workers\.py|\b(?:dp|megatron)_(?:actor|critic)\.py"
+    ),
+    "easyr1": re.compile(r"\bverl/trainer/main\.py"),
+}
+_BEGINS = ("Traceback (most recent call last)", "Unhandled error (suppress with")
+#: The last line of a traceback.
+_RAISED = re.compile(r"\b[\w.]*(?:Error|Exception)\b: ")
+#: Ray's line before the traceback of a task that ran out of memory.
+_TASK_ERROR = "RayTaskError(OutOfMemoryError)"
+#: The process of an engine for which a worker prints.
+_NESTED = re.compile(r"\(([^()]*\bpid=\d+[^()]*)\) ")
+#: The most lines between a frame and its message, since other workers print in between; and between the
+#: tracebacks of workers of one kind.
+_NEAR, _TOGETHER = 300, 3000
+#: Forms that a library prints before Python raises the error, and those that may have other causes.
+_PRINTED_BEFORE, _DOUBTFUL = ("cumem", "memory-saver", "nccl"), ("worker-died", "killed")
+#: Forms of an engine's own message, which follows PyTorch's.
+_WRAPPERS = ("warm-up", "sglang-graph")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The end of a run that ran out of memory. Sizes are bytes.
+
+    Attributes:
+        phase: a phase of the estimate, ``startup``, ``checkpoint``, ``host``, or ``unknown``.
+        how: what tells the phase: ``message``, ``traceback``, ``task`` of Ray, or ``position`` in the log.
+        form: the form of the message, see ``failures.yaml``.
+        place: the place of the message.
+        text: the message.
+        phases: the possible phases if the phase is unknown; empty without any sign.
+        sizes: the sizes in the message, by name: ``tried``, the allocation that failed; ``in_use``, the
+            memory of this process, or of the node; ``others``, that of other processes on the GPU;
+            ``allocated``, what PyTorch allocated, which includes the unmapped pool of a sleeping engine of
+            this process, so it may exceed the GPU's memory; ``reserved_unallocated``, PyTorch's reserve;
+            ``free`` and ``capacity``, those of the GPU, or of the node.
+        step: the last step with figures before the failure.
+        frame: the function that decides the phase, or the deepest one known.
+        traits: what the traceback says about the run: ``megatron``, ``old-workers``, ``easyr1``.
+    """
+
+    phase: str
+    how: str
+    form: str
+    place: Location
+    text: str
+    phases: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    step: int | None = None
+    frame: str = ""
+    traits: frozenset[str] = frozenset()
+
+    @property
+    def is_evidence(self) -> bool:
+        """True if the message says that memory ran out; a process may also die for other reasons."""
+        return self.form not in _DOUBTFUL
+
+    @property
+    def possible(self) -> tuple[str, ...]:
+        """The phase, or the possible ones."""
+        return self.phases or (self.phase,)
+
+
+@dataclass
+class _Traceback:
+    """A traceback that a worker prints, and Ray's line before it that says that memory ran out."""
+
+    frames: deque[Frame] = field(default_factory=lambda: deque(maxlen=200))
+    is_whole: bool = False
+    announced: tuple[Location, str] | None = None
+
+
+class FailureReader:
+    """Reads the tracebacks and messages of one run, line by line."""
+
+    def __init__(self) -> None:
+        self._tracebacks: dict[str, _Traceback] = {}
+        #: The last frames of all workers of a kind.
+        self._kinds: dict[str, deque[Frame]] = {}
+        self._first: Failure | None = None
+        self._first_worker = ""
+        self._survived: Failure | None = None
+        self._doubtful: Failure | None = None
+
+    def take_frame(self, line: Line, place: Location) -> bool:
+        """Read a line; return whether it is a frame of a traceback."""
+        begins, frame = any(words in line.text for words in _BEGINS), frame_of(line.text, line.number)
+        if begins or (frame and is_driver_task(line.text)):
+            self._tracebacks[_worker(line)] = _Traceback(is_whole=True)
+        if frame:
+            own = self._tracebacks.setdefault(_worker(line), _Traceback())
+            own.announced = (place, line.text) if _TASK_ERROR in line.text else own.announced
+            own.frames.append(frame)
+            self._kinds.setdefault(line.who.partition(" ")[0], deque(maxlen=1000)).append(frame)
+        return frame is not None
+
+    def take_message(self, line: Line, place: Location, step: int | None) -> None:
+        """Read a line that may be a message; ``step`` is the last one with figures."""
+        form = form_of(line.text)
+        if not form:
+            return
+        worker, (name, phase) = _worker(line), form
+        is_end = bool(_RAISED.search(line.text)) or (name == "nccl" and "WARN" not in line.text)
+        own = self._tracebacks.get(worker, _Traceback())
+        told = self._phases(line, own) if is_end else Phases()
+        if phase:
+            told = Phases((phase,), told.frame, "message")
+        elif name == "cumem" and step is not None and told.name == UNKNOWN:  # the engine was loaded long ago
+            told, name = Phases(("weight-sync",), told.frame, "position"), "wake-up"
+        files = [frame.file for frame in own.frames]
+        traits = frozenset(trait for trait, pattern in _TRAITS.items() if any(map(pattern.search, files)))
+        found = _failure(told, name, place, line.text, step=step, traits=traits, sizes=sizes_in(line.text))
+        first = self._first
+        if not found.is_evidence:
+            self._doubtful = self._doubtful or found
+        elif first is None:
+            self._first, self._first_worker = found, worker
+        elif name in _WRAPPERS and worker == self._first_worker and first.phase in (UNKNOWN, found.phase):
+            self._first = _completed(replace(found, place=first.place), first)
+        elif first.phase == found.phase == "host" or (is_end and _is_same(first, found)):
+            self._first = _completed(first, found)
+        if is_end:
+            self._tracebacks.pop(worker, None)
+
+    def take_step(self) -> None:
+        """Note that the run goes on, so that what was read did not end it."""
+        self._survived, self._first = self._first or self._survived, None
+
+    def result(self) -> Failure | None:
+        """Return the failure that ended the run, or the last one that did not.
+
+        A log may end within a traceback that Ray announces, before its message.
+        """
+        found = self._first
+        for own in self._tracebacks.values():
+            if own.announced and not (found and found.possible != (UNKNOWN,)):
+                place, text = own.announced
+                told = phases_of(own.frames, is_whole=own.is_whole, has_ended=False)
+                # The driver fails in the same way if Ray kills a worker for lack of host memory.
+                found = found or _failure(Phases() if is_driver_task(text) else told, "task", place, text)
+        return found or self._survived or self._doubtful
+
+    def _phases(self, line: Line, own: _Traceback) -> Phases:
+        """Return the phases of a worker's traceback, completed from those of others of its kind.
+
+        Ray prints a line that several workers print only once, so that each traceback may lack lines.
+        """
+        is_near = own.frames and line.number - own.frames[-1].line <= _NEAR
+        told = phases_of(own.frames if is_near else (), is_whole=own.is_whole)
+        if told.name not in (UNKNOWN, "old-log-prob") or not line.who:
+            return told
+        kind = self._kinds.get(line.who.partition(" ")[0], ())
+        frames = [frame for frame in kind if line.number - frame.line <= _TOGETHER]
+        union = phases_of(frames, is_whole=own.is_whole)
+        is_better = told.name == UNKNOWN and union.name in (told.names or (union.name,))
+        return union if is_better or union.name == "ref-log-prob" else told
+
+
+def _worker(line: Line) -> str:
+    """Return the worker that prints a line, with the engine's process for which it does."""
+    nested = _NESTED.match(line.text)
+    return f"{line.who} {nested[1]}" if nested else line.who
+
+
+def _failure(told: Phases, form: str, place: Location, text: str, **facts: Any) -> Failure:
+    phases = told.names if told.name == UNKNOWN else ()
+    return Failure(told.name, told.how, form, place, text.strip()[:300], phases, frame=told.frame, **facts)
+
+
+def _completed(first: Failure, later: Failure) -> Failure:
+    """Return the first failure with the sizes and the phase of a later message about it."""
+    form = later.form if first.form in _PRINTED_BEFORE else first.form
+    first = replace(first, sizes={**later.sizes, **first.sizes}, form=form)
+    told = {name: getattr(later, name) for name in ("phase", "how", "phases", "frame")}
+    is_told = later.phase != UNKNOWN and first.phase in (UNKNOWN, "old-log-prob")
+    return replace(first, **told) if is_told or (later.phases and first.possible == (UNKNOWN,)) else first
+
+
+def _is_same(first: Failure, later: Failure) -> bool:
+    """Return whether a later message is about the same failure; the driver repeats its worker's."""
+    if first.phase == "old-log-prob":  # the driver's traceback tells whose log-probs they are
+        is_possible = later.phase == "ref-log-prob"
+    else:
+        is_possible = first.phase == UNKNOWN and (later.phase in first.phases or not first.phases)
+    if first.form in _PRINTED_BEFORE:
+        return is_possible and later.phase != "host"
+    return is_possible and (first.form, first.sizes.get("tried")) == (later.form, later.sizes.get("tried"))
+
+
+def narrowed(failure: Failure, settings: Mapping[str, Any]) -> Failure:
+    """Return a failure without the phases that a run with these settings does not have."""
+    # verl/trainer/ppo/utils.py:96 and :75 at 1dda039b9
+    critic = settings.get("critic.enable")
+    has_critic = settings.get("algorithm.adv_estimator", "gae") == "gae" if critic is None else critic
+    keys = ("algorithm.use_kl_in_reward", "actor_rollout_ref.actor.use_kl_loss")
+    has_reference = any(settings.get(key, True) for key in keys)
+    absent = {"critic": not has_critic, "ref": not has_reference}
+    left = tuple(name for name in failure.phases if not absent.get(name.partition("-")[0]))
+    if len(left) == 1 and failure.phase == UNKNOWN and failure.is_evidence:
+        return replace(failure, phase=left[0], how="traceback", phases=())
+    return replace(failure, phases=left)

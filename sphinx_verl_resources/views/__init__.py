@@ -1,1 +1,0 @@
-"""Render results as docutils nodes and plain text; nothing is computed here."""
