@@ -32,8 +32,8 @@ Work = Callable[[argparse.Namespace], tuple[str, int]]
 
 #: The module of each command, in the order of the help text; it is loaded when the command is asked for.
 COMMANDS = {
-    "new": "cli.new", "check": "commands", "table": "commands", "export": "cli.estimate",
-    "estimate": "cli.estimate", "plan": "cli.estimate", "diagnose": "cli.diagnose", "schema": "commands",
+    "new": "logs.new", "check": "commands", "table": "commands", "export": "fit.commands",
+    "estimate": "fit.commands", "plan": "fit.commands", "diagnose": "logs.diagnose", "schema": "commands",
 }  # fmt: skip
 #: The modules with rules of the rooms, which register themselves.
 RULE_MODULES = ("memory.rules", "scripts.rules")
@@ -263,6 +263,10 @@ def check(options: argparse.Namespace) -> tuple[str, int]:
     default = ["data"] if Path("data").is_dir() else enclosing_data()
     for path in options.paths:
         Path(path).lstat()  # it must exist
+        if Path(path).is_file() and not enclosing_data(path):
+            raise UsageError(
+                f"{printable(path)}: not in a data directory; put run files into its folder runs/"
+            )
     directories = sorted({name for path in options.paths for name in enclosing_data(path) or [path]})
     repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))
     check = load_check(directories or default, repository)

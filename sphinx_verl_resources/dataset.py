@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from .diagnostics import Diagnostic, Location, did_you_mean, warning
+from .diagnostics import Diagnostic, Location, Severity, nearest
 from .records import Record, Run
 from .registries import (
     Analysis,
@@ -192,11 +192,14 @@ class Dataset:
                         self._read(directory, inner)
             elif is_data:
                 self.files[folder or name].append(read_data_file(path, shown))
-            elif path.suffix in {".yaml", ".yml"} or (folder and path.name != "README.md"):
-                hint = f"put run files into the folder {RUNS!r}"
-                remedy = "data files are named <id>.yaml" if folder else did_you_mean(name, REGISTRIES, hint)
+            elif (is_yaml := path.suffix in {".yaml", ".yml"}) or (folder and path.name != "README.md"):
+                near = nearest(path.stem, (each.removesuffix(".yaml") for each in REGISTRIES))
+                hint = f"did you mean '{near}.yaml'?" if near else f"put run files into the folder {RUNS!r}"
+                remedy = "data files are named <id>.yaml" if folder else hint
                 message = f"the file {path.name!r} is not read"
-                self.problems["files"].append(warning(Location(shown), "file_unexpected", message, remedy))
+                level = Severity.ERROR if is_yaml else Severity.WARNING
+                problem = Diagnostic(Location(shown), "file_unexpected", message, remedy, level)
+                self.problems["files"].append(problem)
 
     @cached_property
     def digest(self) -> str:

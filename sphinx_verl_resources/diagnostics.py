@@ -20,7 +20,7 @@ Code = Literal[
     "missing_key", "moving_ref", "not_modelled", "not_training",
     "out_of_memory", "parameter_count", "peak_above_capacity",
     "script_differs", "script_name", "script_place", "several_runs", "shell_syntax",
-    "todo", "undecided", "unknown_gpu", "unknown_key", "unknown_model", "unknown_path", "unknown_ref",
+    "todo", "unknown_gpu", "unknown_key", "unknown_model", "unknown_path", "unknown_ref",
     "unknown_size", "unknown_value", "unread", "unresolved", "untested_claim",
     "unused_variable", "wrong_size", "wrong_type", "wrong_value", "yaml_feature", "yaml_syntax",
 ]  # fmt: skip
@@ -171,13 +171,14 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
     A model of another size is never meant.
 
-    >>> nearest("tagg", ["tag"]), nearest("deepspeed", ["fsdp", "mindspeed"])
-    ('tag', None)
+    >>> nearest("GPRO", ["GSPO", "GRPO"]), nearest("deepspeed", ["fsdp", "mindspeed"])
+    ('GRPO', None)
     >>> nearest("Qwen3.5-7B", ["Qwen3.5-27B"]), nearest("Qwen3.5-27", ["Qwen3.5-27B"])
     (None, 'Qwen3.5-27B')
     """
     asked, folded = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
     near = difflib.get_close_matches(asked, folded, cutoff=0.7)
+    near.sort(key=lambda name: sorted(name) != sorted(asked))  # swapped letters are the likeliest mistake
     return next((folded[name] for name in near if _sizes(asked) in ([], _sizes(name))), None)
 
 

@@ -39,6 +39,12 @@ Train = Literal[
 TRAIN_BACKENDS: tuple[str, ...] = get_args(Train)
 Engine = Literal["vllm", "sglang", "trtllm", "hf"]
 ENGINES: tuple[str, ...] = get_args(Engine)
+#: The algorithms of verl's trainer and recipes; an advantage estimator or a policy loss names most of them.
+ALGORITHMS = (
+    "CISPO", "Clip-Cov", "DAPO", "DPPO", "DrGRPO", "DRO", "FlowRL", "GDPO", "GKD", "GMPO", "GPG", "GRPO",
+    "GSPO", "KL-Cov", "OPD", "OPO", "OTB", "PPO", "PRIME", "REINFORCE++", "ReMax", "RLOO", "SAPO", "SPIN",
+    "SPPO",
+)  # fmt: skip
 #: The columns of the hardware page, in order.
 PageColumn = Literal["tag", "model", "task", "gpus", "max_batch", "train", "infer", "script", "contributor"]
 PAGE_COLUMNS: tuple[str, ...] = get_args(PageColumn)
@@ -89,6 +95,9 @@ SCRIPT_URL = "https://github.com/verl-project/verl/blob/{ref}/{path}"
 REF = r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}(/[0-9A-Za-z][0-9A-Za-z._-]{0,99}){0,9}$"
 #: The form of addresses, without user names and passwords.
 ADDRESS = r"^[Hh][Tt][Tt][Pp][Ss]?://[0-9A-Za-z.-]+(:[0-9]{1,5})?([/?#][^\s<>\"'`\\{}|^]*)?$"
+#: An address with a secret, and one of a machine or network that others cannot reach.
+_SECRET = re.compile(r"(?i)[?&#;][\w.-]*(api_?key|access_?key|token|secret|password|signature)[\w.-]*=")
+_LOCAL = re.compile(r"(?i)https?://(localhost|127\.\d|0\.0\.0\.0|10\.\d|192\.168\.\d)")
 
 
 @dataclass(frozen=True)
@@ -244,6 +253,21 @@ def _filled_in(text: Any) -> Any:
     return text
 
 
+def _algorithm(task: str) -> str:
+    if (name := family(task)) not in ALGORITHMS:
+        remedy = "write a variant behind verl's name, as in GRPO (my variant)"
+        raise problem("unknown_value", f"unknown algorithm {name!r}", remedy, word=name, known=[ALGORITHMS])
+    return task
+
+
+def _public(address: str) -> str:
+    if _SECRET.search(address):
+        raise problem("wrong_value", "the address contains a secret", "revoke it, and give a public address")
+    if _LOCAL.match(address):
+        raise problem("wrong_value", "others cannot reach this address", "give a public address")
+    return address
+
+
 def _iso_date(value: Any) -> Any:
     is_date = isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value)
     return date.fromisoformat(value) if is_date else value
@@ -287,7 +311,11 @@ Checkpoint = Annotated[Text, name_of("architectures", what="model", code="unknow
 #: Sentences, on one or more lines. Always shown as text, never parsed as markup.
 Prose = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(no_email)]
 #: An http(s) address.
-Url = Annotated[str, pattern(ADDRESS, "an https:// address without a user name", 2000), FilledIn]
+Url = Annotated[
+    str, pattern(ADDRESS, "an https:// address without a user name", 2000), FilledIn, AfterValidator(_public)
+]
+#: An algorithm of verl's, and a variant of it.
+Task = Annotated[Text, FilledIn, AfterValidator(_algorithm)]
 _SEGMENT = r"\.{0,2}[^./\\\s][^/\\\t\r\n]*"
 _PATH = f"^{_SEGMENT}(/{_SEGMENT})*$"
 #: A path in verl's repository, with forward slashes.
@@ -296,7 +324,7 @@ RepoPath = Annotated[str, pattern(_PATH, "a path relative to the root of verl's 
 GitRef = Annotated[str, pattern(REF, "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'")]
 #: A calendar day.
 IsoDate = Annotated[date, BeforeValidator(_iso_date)]
-Version = Annotated[str, pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3")]
+Version = Annotated[str, pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3"), FilledIn]
 Lines = Annotated[str, pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or a range such as 40-45")]
 _KEY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 SettingKey = Annotated[str, pattern(_KEY, "verl's dotted key, without '+' or '++' before it", 200)]
@@ -486,7 +514,7 @@ class Run(Record):
     size: Size = Field(examples=["0.5B", "7B", "70B"])
     tag: Tag | None
     model: Checkpoint = Field(examples=["Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen3-8B"])
-    task: Text = Field(examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"])
+    task: Task = Field(examples=["GRPO", "GRPO-LoRA", "PPO", "DAPO"])
     gpus: Gpus = Field(examples=[{"count": 4, "type": "H800"}])
     train: Train = Field(examples=["fsdp", "megatron"])
     infer: Infer | None = Field(examples=[{"engine": "vllm", "version": "0.8.3"}])

@@ -22,6 +22,8 @@ LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: The maximum file size in bytes. The largest real file, the registry of models, has less than a tenth.
 MAX_BYTES = 1 << 20
 _PLAIN = "write the values out; data files have no anchors, aliases, tags and several documents"
+#: A line that git writes into a file with a merge conflict.
+_CONFLICT = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
 #: The maximum depth of nested lists and mappings; data files need five.
 _MAX_DEPTH = 20
 
@@ -175,6 +177,10 @@ def _decoded(content: bytes, shown: str) -> str:
     if len(content) > MAX_BYTES:
         _refuse(Location(shown), "file_too_large", f"the file is over {MAX_BYTES >> 20} MiB", "split it")
     text = content.decode("utf-8-sig", "surrogateescape")
+    if match := _CONFLICT.search(text):
+        remedy = "keep one side, and delete the lines with <<<<<<<, ======= and >>>>>>>"
+        place = Location(shown, text.count("\n", 0, match.start()) + 1)
+        _refuse(place, "yaml_syntax", "the file contains a merge conflict", remedy)
     if match := FORBIDDEN.search(text):
         lines = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n").split("\n")
         _refuse_character(match[0], Location(shown, len(lines), len(lines[-1]) + 1))

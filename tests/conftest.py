@@ -29,7 +29,7 @@ from sphinx.testing.util import SphinxTestApp
 from sphinx_verl_resources import dataset
 from sphinx_verl_resources.dataset import configured_directory
 from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.intake.run_text import run_text as canonical_text
+from sphinx_verl_resources.logs.run_file import run_text as canonical_text
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.strict_yaml import read_yaml
 

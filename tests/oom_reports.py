@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sphinx_verl_resources.intake.recorded_names import recorded_gpu
+from sphinx_verl_resources.fit.names import recorded_gpu
 from sphinx_verl_resources.logs.diagnosis import Diagnosis, diagnose
 from sphinx_verl_resources.logs.log import Log, read_log
 from sphinx_verl_resources.logs.steps import Step, steps_for

@@ -8,10 +8,6 @@ from graphlib import TopologicalSorter
 import pytest
 import yaml
 
-#: Packages that are to be written anew; new rooms import nothing of them.
-OLD = {"cli", "intake", "views"}
-ROOMS = {"fit", "memory", "scripts"}
-
 
 @pytest.fixture(scope="module")
 def imports(root) -> dict[str, set[str]]:
@@ -48,12 +44,3 @@ def test_every_module_is_on_the_page_and_imports_go_down_only(root, imports):
 def test_no_import_is_circular(imports):
     below = {name: others - {name, "__init__"} for name, others in imports.items() if name != "__init__"}
     TopologicalSorter(below).prepare()  # raises CycleError with the cycle
-
-
-def test_new_rooms_import_nothing_of_the_old_ones(root, imports):
-    assert {
-        path.parent.name for path in (root / "sphinx_verl_resources").glob("*/__init__.py")
-    } == OLD | ROOMS
-    pairs = ((name, other) for name, others in imports.items() for other in others if top(name) in ROOMS)
-    old = [(name, other) for name, other in pairs if top(other) in OLD]
-    assert [pair for pair in old if tuple(map(top, pair)) not in STILL] == []

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from training import estimate_any
 
-from sphinx_verl_resources.cli.sources import errors_text, read_file, registry_problems
 from sphinx_verl_resources.commands import UsageError, given_data, report
 from sphinx_verl_resources.diagnostics import NoAnswerError
+from sphinx_verl_resources.fit.arguments import errors_text, read_file, registry_problems
 from sphinx_verl_resources.fit.results import case_result, failed
 from sphinx_verl_resources.fit.terminal import plain_table
 from sphinx_verl_resources.memory.cases import load_cases

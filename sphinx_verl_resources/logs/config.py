@@ -15,8 +15,8 @@ from typing import Any
 
 from ..diagnostics import Location
 from ..memory.request import dotted_leaves
-from ..settings.overrides import read_overrides
-from ..settings.read import read_script
+from ..scripts.overrides import read_overrides
+from ..scripts.read import read_command
 from .lines import Line
 
 #: The beginning of a configuration, at any of its sections.
@@ -55,7 +55,7 @@ def overrides_at(line: Line) -> Mapping[str, Any]:
     {'trainer.nnodes': 2, 'data.shuffle': False}
     """
     if is_command(line) and line.is_whole:
-        return read_script(_COMMAND.sub("", line.text, count=1), "").values
+        return read_command(_COMMAND.sub("", line.text, count=1), "").values
     words = _evaluated(line.text.partition(_HYDRA)[2]) if _HYDRA in line.text else None
     return read_overrides(map(str, words), Location("")).values if words else {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-CHINESE = "模型"
 #: The status before any choice.
 TESTED = "5 of 6 runs: only those that ran"
 SHOW_ALL = "Show all 6 runs"

@@ -91,7 +91,7 @@ def printed(*words):
     """Return the JSON that a command prints."""
     output = io.StringIO()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch("sphinx_verl_resources.cli.estimate.given_data", return_value=DATA))
+        stack.enter_context(mock.patch("sphinx_verl_resources.fit.commands.given_data", return_value=DATA))
         stack.enter_context(contextlib.redirect_stdout(output))
         stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         main([*words, "--format", "json"])

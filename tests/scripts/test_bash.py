@@ -16,7 +16,7 @@ from sphinx_verl_resources.scripts.read import read_script
 
 HERE = Path(__file__).parent
 CASES = yaml.safe_load((HERE / "bash.yaml").read_text("utf-8"))
-SCRIPTS = sorted((HERE.parent / "intake/scripts").glob("*.sh"))
+SCRIPTS = sorted((HERE.parent / "logs/scripts").glob("*.sh"))
 BASH = shutil.which("bash")
 #: Replaces every program; records the arguments of programs that train.
 RECORDER = """#!/bin/bash

@@ -105,7 +105,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (["new", "--script", "run.sh", "--dry-run"], 2, "which is not installed; run pip install "),
+        (["new", "--script", "run.sh", "--dry-run"], 1, "which is not installed; run pip install "),
         (["estimate", "--script", "run.sh", "--gpus", "8xH100"], 2, '"sphinx-verl-resources[scripts]"'),
         (["estimate", "--settings", "a.yaml", "--gpus", "8xH100", "data.max_response_length=64"], 0, ""),
     ],

@@ -27,7 +27,12 @@ def table(data, capsys):
         settings = {"data.x": text, "data.y": [text]}
         script = {"ref": "main", "path": "a.sh", "text": text}
         data.run(
-            f"r{index}", label=text, task=text, contributor={"name": text}, script=script, settings=settings
+            f"r{index}",
+            label=text,
+            task=f"GRPO {text}",
+            contributor={"name": text},
+            script=script,
+            settings=settings,
         )
 
     def printed(form):
@@ -40,7 +45,7 @@ def table(data, capsys):
 def assert_shown_as_typed(soup):
     rows = [[cell.get_text().strip() for cell in row.select("td")] for row in soup.select("tbody tr")]
     assert {row[0]: row[1:] for row in rows} == {
-        f"r{index}": [text] * 6 for index, text in enumerate(HOSTILE)
+        f"r{index}": [text, f"GRPO {text}", *[text] * 4] for index, text in enumerate(HOSTILE)
     }
     assert not soup.select("script, img, b, em, strong, code, s")
 

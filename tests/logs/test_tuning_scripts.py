@@ -21,7 +21,7 @@ _ALWAYS = {
 
 @pytest.fixture(scope="module")
 def described(root):
-    return yaml.safe_load((root / "tests/intake/tuning_scripts.yaml").read_text("utf-8"))["scripts"]
+    return yaml.safe_load((root / "tests/logs/tuning_scripts.yaml").read_text("utf-8"))["scripts"]
 
 
 #: Marks a setting that must be given, the path of an adapter.

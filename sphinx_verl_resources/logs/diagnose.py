@@ -11,25 +11,18 @@ from typing import Any
 
 from ..commands import UsageError, command, given_data, option, report
 from ..diagnostics import NoAnswerError
+from ..fit import arguments
+from ..fit.arguments import QUESTION, Asked, read_question
+from ..fit.names import model_of, recorded_gpu
 from ..fit.results import gib_value, result_of
-from ..intake import diagnosis
-from ..intake.log import read_log
-from ..intake.log_lines import blocks_of
-from ..memory.request import MODEL
+from ..memory.request import MODEL, ROOT, Request
+from ..memory.resolve import is_harmless
 from ..scripts.settings import SettingsText
-from ..views.diagnosis import diagnosis_text
-from .question import QUESTION, read_question
-from .sources import (
-    ENV,
-    SCRIPT,
-    errors_text,
-    open_file,
-    read_source,
-    refuse_lone_variables,
-    registry_problems,
-    screen_width,
-    still_open,
-)
+from .diagnosis import Diagnosis
+from .diagnosis import diagnose as diagnose_log
+from .log import Log, read_log
+from .steps import steps_for
+from .text import diagnosis_text
 
 _SIZES = ("tried", "in_use", "others", "allocated", "reserved_unallocated", "free", "capacity")
 
@@ -37,8 +30,8 @@ _SIZES = ("tried", "in_use", "others", "allocated", "reserved_unallocated", "fre
 @command(
     option("log", metavar="LOG", help="the output of verl, of any size; - reads standard input"),
     option("words", nargs="*", metavar="MODEL | KEY=VALUE", help="what is missing or wrong in the log"),
-    sources.SCRIPT,
-    sources.ENV,
+    arguments.SCRIPT,
+    arguments.ENV,
     *QUESTION,
 )
 def diagnose(options: argparse.Namespace) -> tuple[str, int]:
@@ -57,61 +50,44 @@ def diagnose(options: argparse.Namespace) -> tuple[str, int]:
     data = given_data(options.data)
     try:
         asked = read_question(options, data)
-        sources.refuse_lone_variables(options)
-        script = sources.read_source(options.script, options) if options.script else SettingsText({}, {})
+        arguments.refuse_lone_variables(options)
+        script = arguments.read_source(options.script, options) if options.script else SettingsText()
     except NoAnswerError as error:
         report(error.diagnostics)
-        failed = {"phase": None, "error": sources.errors_text(error.diagnostics)}
+        failed = {"phase": None, "error": arguments.errors_text(error.diagnostics)}
         return json.dumps(failed, indent=2) if options.format == "json" else "", 2
     if options.log == "-" and sys.stdin is None:
         raise UsageError("standard input is closed; give the name of the log's file")
-    with nullcontext(sys.stdin.buffer) if options.log == "-" else sources.open_file(options.log) as stream:
+    with nullcontext(sys.stdin.buffer) if options.log == "-" else arguments.open_file(options.log) as stream:
         log = read_log(stream, "standard input" if options.log == "-" else options.log, last_run=True)
     found = diagnose_log(log, _request(log, asked, script), asked.data, options.verl_version)
-    known = {*found.request.config, *([f"{MODEL}.path"] if found.request.model else [])}
+    known = {
+        *found.request.config,
+        *filter(is_harmless, script.unresolved),
+        *([f"{MODEL}.path"] if found.request.model else []),
+    }
     report(
-        [*sources.registry_problems(data), *asked.problems, *sources.still_open(script, known), *log.problems]
+        [*arguments.registry_problems(data), *asked.problems, *script.problems_besides(known), *log.problems]
     )
     code = 0 if found.failure else 1
     if options.format == "json":
         return json.dumps(_plain(found), indent=2), code
-    return diagnosis_text(found, sources.screen_width(), verbose=options.verbose), code
+    return diagnosis_text(found, arguments.screen_width(), verbose=options.verbose), code
 
 
-def _log(name: str) -> LogText:
-    """Read the last run of the log; ``-`` is standard input."""
-    if name == "-":
-        if sys.stdin is None:
-            raise UsageError("standard input is closed; give the name of the log's file")
-        return read_log(blocks_of(sys.stdin.buffer), "standard input", last_run=True)
-    with open_file(name) as stream:
-        return read_log(blocks_of(stream), name, last_run=True)
-
-
-def _script(options: argparse.Namespace) -> SettingsText:
-    """Return the settings of the launch script; empty if none is given.
-
-    Raises:
-        NoAnswerError: a setting of the script cannot be read.
-        UsageError: the script cannot be read.
-    """
-    refuse_lone_variables(options)
-    return read_source(options.script, options) if options.script else SettingsText()
-
-
-def _given(options: argparse.Namespace, asked: Asked, script: SettingsText) -> diagnosis.Given:
-    """Return the user's arguments."""
-    question = asked.question
-    return diagnosis.Given(
-        model=question.model or None,
-        model_note=question.model_note,
-        gpus=(question.gpus, question.gpu),
-        script=script.values,
-        overrides=asked.request.config,
-        unread=frozenset(script.unresolved),
-        open_model=script.unresolved.get(f"{MODEL}.path"),
-        incomplete=script.incomplete,
-        version=options.verl_version,
+def _request(log: Log, asked: Asked, script: SettingsText) -> Request:
+    """Return the run that the log and the arguments describe; without its settings if neither says any."""
+    given, data, path = asked.request, asked.data, f"{MODEL}.path"
+    config = {**script.values, **log.settings, **given.config}
+    config = config if any(key.startswith(f"{ROOT}.") for key in config) else dict(given.config)
+    named = model_of(data.architectures, config.get(path), log.model, left_open=script.unresolved.get(path))
+    model, note = (given.model, given.model_note) if given.model else named.found or ("", "")
+    return replace(
+        given,
+        model=model,
+        model_note=note,
+        config=config,
+        gpu=given.gpu or recorded_gpu(log.gpu, data.gpus),
         backend="megatron" if "megatron" in (script.config_name or "") else None,
         unread=frozenset(script.unresolved) - config.keys(),
         incomplete=script.incomplete,

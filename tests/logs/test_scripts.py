@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.commands import main
-from sphinx_verl_resources.intake.run_text import TODO
+from sphinx_verl_resources.logs.run_file import TODO
 
 HERE = Path(__file__).parent
 EXPECTED = yaml.safe_load((HERE / "scripts.yaml").read_text("utf-8"))
@@ -56,6 +56,7 @@ def test_new(run, expected):
 @named(ACCEPTED[::6])
 def test_the_file_passes_the_check_once_it_is_filled_in(run, expected, tmp_path, capsys):
     given = ["--gpus", "16*H100" if expected["gpus"] == TODO else "H100"]
+    given += ["--verl-version", "0.8.0", "--infer-version", "0.11.0"]
     given += ["--model", "lmsys/gpt-oss-20b-bf16"] if expected["model"] == TODO else []
     assert run("new", expected, "--output", "data", *given)[0] == 0
     (path,) = (tmp_path / "data/runs").iterdir()

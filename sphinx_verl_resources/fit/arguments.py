@@ -1,46 +1,83 @@
-"""Read a question from the arguments: model, GPUs, task, lengths and verl's settings."""
+"""The arguments that several commands share: files, launch scripts, and the question that they answer."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from ..commands import DATA, FORMAT, OUTPUT, option
-from ..diagnostics import Diagnostic, Location, NoAnswerError, warning
-from ..fit.question import TASKS, Question, named_settings, request_of, task_of
-from ..intake.recorded_names import NamedModel, model_of
-from ..intake.tasks import ESTIMATOR, program_of, whole_task_of
+from ..commands import DATA, FORMAT, OUTPUT, UsageError, option
+from ..dataset import DataFile, read_data_file, refuse_irregular, refuse_link_in_data
+from ..diagnostics import Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, visible, warning
 from ..memory.config_json import read_config_json
 from ..memory.registries import EstimatorContext, Model, gpu_name, known_model
 from ..memory.request import MODEL, Request, parse_gpus
-from ..memory.resolve import release_for
+from ..memory.resolve import is_harmless, release_for
 from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import version_of
 from ..scripts.overrides import read_overrides
-from ..scripts.settings import SettingsText
+from ..scripts.read import read_settings
+from ..scripts.settings import SettingsText, refusal
 from ..selection import whole_number
-from .sources import COMMAND_LINE, parser_of, read_source, read_text, still_open
+from .names import ESTIMATOR, NamedModel, algorithm_of, model_of, program_of
+from .question import TASKS, Question, named_settings, request_of, task_of
+from .terminal import wrapped
 
 PlaceOf = Callable[[Diagnostic], Location]
 
 _MODEL_PATH = f"{MODEL}.path"
+#: The place of a problem with an argument rather than a file.
+COMMAND_LINE = Location("")
 
-# -- arguments
+# -- options
+
+
+def parser_of(read: Callable[[str], Any], expected: str = "") -> Callable[[str], Any]:
+    """Return a function that parses an option and raises the error that argparse expects."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = read(text)
+        except NoAnswerError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        if value is None:
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text[:80]!r}")
+        return value
+
+    return parse
+
+
+def _variable(text: str) -> tuple[str | Any, ...] | None:
+    match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text, re.ASCII | re.DOTALL)
+    return match and match.groups()
 
 
 _number = parser_of(partial(whole_number, most=100_000_000))
 _version = parser_of(version_of, "a version such as 0.7.1")
-#: Parses the value of an option such as ``--gpus 8xH100``.
-gpus_argument = parser_of(parse_gpus)
+_gpus = parser_of(parse_gpus)
+SCRIPT = option("--script", metavar="FILE", help="launch script of the run; it is read, never run")
+ENV = option(
+    "--env",
+    metavar="NAME=VALUE",
+    type=parser_of(_variable, "NAME=VALUE, as in DEVICE=gpu"),
+    action="append",
+    default=[],
+    help="environment variable of the script, such as DEVICE=npu; repeatable",
+)
+GPUS = (
+    option("--gpus", metavar="NxGPU", type=_gpus, help="number and type, such as 8xH100 or 2x8xH200"),
+    option("--gpu", metavar="GPU", type=_gpus, help="type of the GPUs, such as H100"),
+)
 #: The arguments of a question, besides its words.
 QUESTION = (
-    option("--gpus", metavar="NxGPU", type=gpus_argument, help="number and type, such as 8xH100 or 2x8xH200"),
-    option("--gpu", metavar="GPU", type=gpus_argument, help="type of the GPUs, such as H100"),
+    *GPUS,
     option("--task", metavar="TASK", help=", ".join(TASKS)),
     option("--lora", metavar="RANK", type=_number, help="train LoRA adapters of this rank"),
     option("--prompt", metavar="TOKENS", type=_number, help="longest prompt"),
@@ -55,9 +92,113 @@ QUESTION = (
 )
 
 
+def refuse_lone_variables(options: argparse.Namespace) -> None:
+    """Raise ``UsageError`` for ``--env`` without a script."""
+    if options.env and not options.script:
+        raise UsageError("--env sets variables of a launch script; give the script with --script")
+
+
 def is_setting(word: str) -> bool:
     """Return whether a word is an override rather than a model or a file."""
     return word.startswith(("+", "~")) or ("=" in word and not os.path.lexists(word))
+
+
+# -- files
+
+
+def open_file(name: str) -> BinaryIO:
+    """Open a file of any size that the user names.
+
+    Raises:
+        OSError: it cannot be read or is not a regular file; opening a pipe could block forever.
+    """
+    refuse_irregular(Path(name))
+    return Path(name).open("rb")
+
+
+def read_file(name: str) -> DataFile:
+    """Read a file that the user names, or the first part of one that is too large.
+
+    Raises:
+        OSError: it cannot be read or is not a regular file.
+    """
+    refuse_link_in_data(Path(name))
+    return read_data_file(Path(name), name)
+
+
+def read_text(name: str) -> str:
+    """Read the text of a file that the user names.
+
+    Raises:
+        OSError: it cannot be read or is not a regular file.
+        UsageError: it is not text.
+    """
+    try:
+        return read_file(name).content.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}: not UTF-8 text, at byte {error.start}") from None
+
+
+def read_source(source: str, options: argparse.Namespace) -> SettingsText:
+    """Read a launch script with the variables of ``--env``, YAML or overrides.
+
+    Raises:
+        NoAnswerError: one of its settings cannot be read, or it has none: an answer would be wrong.
+        UsageError: it cannot be read.
+    """
+    text = read_settings(read_text(source), source, dict(options.env))
+    for name, _ in options.env:
+        if name not in text.asked:
+            message = f"--env {name}: the script does not use this environment variable"
+            remedy = did_you_mean(name, sorted(text.asked)) or "correct the name, or set it in the script"
+            text.problems += (warning(COMMAND_LINE, "unused_variable", message, remedy),)
+    wrong = refusal(text)
+    errors = [wrong] if wrong else [each for each in text.problems if each.is_error]
+    if not (errors or text.values or text.unresolved):
+        message, remedy = "the file contains no settings of verl", "give a launch script, YAML or overrides"
+        errors = [Diagnostic(Location(source), "file_empty", message, remedy)]
+    if errors:
+        raise NoAnswerError(*errors)
+    return text
+
+
+# -- messages
+
+#: The number of messages that are printed without ``--verbose``.
+_MOST_MESSAGES = 10
+#: Problems that affect the answer; they are printed first, after the errors.
+_DECISIVE = {
+    "unresolved", "assumed_device", "unused_variable", "unknown_model", "shell_syntax",
+    "missing_key", "impossible_settings",
+}  # fmt: skip
+
+
+def screen_width() -> int:
+    """Return the terminal's width in characters, at most 100."""
+    return min(100, shutil.get_terminal_size((100, 24)).columns)
+
+
+def report_first(problems: Sequence[Diagnostic]) -> bool:
+    """Print the first ten problems, errors and those that affect the answer first, and count the rest."""
+    ranked = sorted(problems, key=lambda problem: (not problem.is_error, problem.code not in _DECISIVE))
+    lines = [*map(str, ranked[:_MOST_MESSAGES])]
+    if rest := len(ranked[_MOST_MESSAGES:]):
+        lines.append(f"… and {counted(rest, 'more message')}; --verbose shows all")
+    if lines:
+        width = screen_width() if sys.stderr.isatty() else 0
+        print(visible(wrapped(lines, width, "    ")), file=sys.stderr)
+    return any(problem.is_error for problem in problems)
+
+
+def errors_text(problems: Iterable[Diagnostic]) -> str:
+    """Return the errors on one line, for programs."""
+    return "; ".join(problem.text for problem in capped(problems) if problem.is_error)
+
+
+def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
+    """Return the problems of the registries, and the errors in reading the files."""
+    errors = [problem for problem in data.problems["files"] if problem.is_error]
+    return sorted([*errors, *data.diagnostics_of("gpus", "architectures", "config_keys", "accuracy")])
 
 
 # -- the question
@@ -98,14 +239,14 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     words = read_overrides([word for word in options.words if is_setting(word)], COMMAND_LINE)
     if errors := [each for each in words.problems if each.is_error]:
         raise NoAnswerError(*errors)
-    gpus, nodes = _gpus(options, data)
+    gpus, nodes = gpus_of(options, data)
     task, rank = task_of(options.task) if options.task else (None, 0)
     lora = options.lora or rank
     by_option = named_settings(task, lora, options.prompt, options.response)
     config = {**file.values, **by_option, **nodes, **words.values}
     # What the command line states is settled, whatever the file leaves open.
     settled = {*words.values, *by_option, _MODEL_PATH, *(TRAINER_GPUS if "gpus" in gpus else ())}
-    problems = [*still_open(file, settled)]
+    problems = [*file.problems_besides({*settled, *filter(is_harmless, file.unresolved)})]
     places = {**file.places, **words.places}
     places |= {"model": places.get(_MODEL_PATH, COMMAND_LINE), "gpus": COMMAND_LINE}
     path, left_open = config.get(_MODEL_PATH), file.unresolved.get(_MODEL_PATH)
@@ -121,7 +262,7 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     about = {**gpus, "version": version, "model_note": model.note, "host_gib": options.host_gib}
     about |= {"task": task, "lora": lora, "prompt": options.prompt, "response": options.response}
     question = Question(model.name, overrides={**nodes, **words.values}, **about)
-    algorithm = whole_task_of(config, program_of(file))
+    algorithm = algorithm_of(config, program_of(file))
     request = replace(
         request_of(question),
         config=config,
@@ -134,7 +275,7 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     return Asked(question, data, request, problems, lambda each: places.get(each.place.key, place))
 
 
-def _gpus(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[str, Any], dict[str, int]]:
+def gpus_of(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the question's GPUs, as in ``--gpus`` and ``--gpu``, and settings for nodes if given."""
     values, nodes = dict[str, Any](), dict[str, int]()
     for count, gpu in filter(None, (options.gpus, options.gpu)):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sphinx_verl_resources.dataset import bundled_directory
 from sphinx_verl_resources.diagnostics import FORBIDDEN
-from sphinx_verl_resources.intake.run_text import run_text, suggested_id
+from sphinx_verl_resources.logs.run_file import run_text, suggested_id
 from sphinx_verl_resources.records import SLUG, size_class
 from sphinx_verl_resources.strict_yaml import read_yaml
 
@@ -26,7 +26,8 @@ RECORDS = st.dictionaries(TEXTS, SCALARS | st.lists(SCALARS, max_size=3).map(tup
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_recorded_runs_are_laid_out_so(path):
     text = path.read_text("utf-8")
-    assert run_text(read_yaml(text.encode()).data) == text
+    # A contributed file may keep the hints behind its values.
+    assert run_text(read_yaml(text.encode()).data) == re.sub("  # .*", "", text)
 
 
 @given(
@@ -49,11 +50,6 @@ def test_whatever_is_written_reads_back(fields):
     assert (document.data or {}) == fields
 
 
-def test_a_remark_stands_behind_its_field():
-    text = run_text({"tag": "MIN", "id": "a"}, {"tag": "MIN or RECOMMENDED"})
-    assert text.splitlines()[1:] == ["id: a", "tag: MIN  # MIN or RECOMMENDED"]
-
-
 @pytest.mark.parametrize(
     "value", ["no", "1_000", "0.10", "2025-06-12x", "a: b", "#", "null", "12:30", "", " x", "- a", "a #b"]
 )
@@ -67,21 +63,17 @@ def test_text_stays_text(value):
     gpus=st.integers(1, 100_000),
     gpu=st.none() | TEXTS,
 )
-def test_ids_are_valid_and_free(model, task, gpus, gpu):
-    first = suggested_id(model, task, gpus, gpu)
-    second = suggested_id(model, task, gpus, gpu, "fsdp", {first})
-    assert re.fullmatch(SLUG, first)
-    assert re.fullmatch(SLUG, second)
-    assert len(first) <= 80 >= len(second)
-    assert first != second
+def test_ids_are_valid(model, task, gpus, gpu):
+    name = suggested_id({"model": model, "task": task, "gpus": {"count": gpus, "type": gpu}})
+    assert re.fullmatch(SLUG, name)
+    assert len(name) <= 80
 
 
 def test_tested_runs_are_called_so():
     for path in RUNS:
         run = read_yaml(path.read_bytes()).data
         if run.get("kind", "tested") == "tested":
-            gpus = run["gpus"]
-            first = suggested_id(run["model"], run["task"], gpus["count"], gpus["type"])
+            first = suggested_id(run)
             assert run["id"] in {first, f"{first}-{run['infer']['engine']}"}, (
                 "the engine tells two of a kind apart"
             )

@@ -11,10 +11,6 @@ from typing import Any, NamedTuple
 
 from ..commands import DATA, OUTPUT, PATHS, UsageError, command, given_data, load_runs, option, report
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
-from ..fit import results, terminal
-from ..fit.answer import Answer, answer, answer_run, answer_settings
-from ..fit.fewest import fewest_by_memory, fitting_models
-from ..fit.question import assumptions
 from ..memory.cases import Case, load_cases
 from ..memory.recorded import estimate_case
 from ..memory.registries import EstimatorContext
@@ -22,8 +18,11 @@ from ..memory.resolve import AT_KEY
 from ..records import Run
 from ..strict_yaml import Document
 from ..validation import validated
-from . import sources
-from .question import QUESTION, Asked, PlaceOf, is_setting, read_question
+from . import arguments, results, terminal
+from .answer import Answer, answer, answer_run, answer_settings
+from .arguments import QUESTION, Asked, PlaceOf, is_setting, read_question
+from .fewest import fewest_by_memory, fitting_models
+from .question import assumptions
 
 Work = Callable[[Asked, argparse.Namespace], "Result"]
 
@@ -86,7 +85,7 @@ def plan(options: argparse.Namespace) -> tuple[str, int]:
 @command(
     option("words", nargs="*", metavar="MODEL | KEY=VALUE | FILE.yaml", help="as for plan; cases or runs"),
     option("--script", "--settings", metavar="FILE", help="launch script, YAML or overrides; only read"),
-    sources.ENV,
+    arguments.ENV,
     *QUESTION,
     STRICT,
 )
@@ -110,7 +109,7 @@ def estimate(options: argparse.Namespace) -> tuple[str, int]:
     do not change the exit code.
     """
     data = given_data(options.data)
-    sources.refuse_lone_variables(options)
+    arguments.refuse_lone_variables(options)
     files = [word for word in options.words if _is_file(word)]
     items = [*_answer_files(options, files, data)] if files else [_answer(options, data, _check_settings)]
     return _report(options, data, items, [item.values for item in items if item.values])
@@ -126,8 +125,8 @@ def _report(
     options: argparse.Namespace, data: EstimatorContext, items: Sequence[Result], values: Any
 ) -> tuple[str, int]:
     """Print the problems; return the results as text or JSON, and the exit code."""
-    problems = [*sources.registry_problems(data), *(each for item in items for each in item.problems)]
-    has_errors = (report if options.verbose else sources.report_first)(problems)
+    problems = [*arguments.registry_problems(data), *(each for item in items for each in item.problems)]
+    has_errors = (report if options.verbose else arguments.report_first)(problems)
     verdicts = {item.values.get("verdict", "fits") for item in items}
     fails = "does-not-fit" in verdicts or (options.strict and verdicts != {"fits"})
     code = 2 if has_errors and not values else max(int(has_errors or fails), *(item.code for item in items))
@@ -135,7 +134,7 @@ def _report(
         return json.dumps(values, indent=2), code
     text, *others = [item.text for item in items if item.values] or [""]
     if text is None or others:
-        text = terminal.estimates_text(values, sources.screen_width())
+        text = terminal.estimates_text(values, arguments.screen_width())
     return text, code
 
 
@@ -147,7 +146,7 @@ def _with_places(result: Result, place_of: PlaceOf, before: Iterable[Diagnostic]
 
 def _result(answer: Answer, values: dict[str, Any], options: argparse.Namespace, *, command: bool) -> Result:
     """Return an answer with its text, which may contain the command."""
-    text = terminal.answer_text(answer, sources.screen_width(), verbose=options.verbose, command=command)
+    text = terminal.answer_text(answer, arguments.screen_width(), verbose=options.verbose, command=command)
     return Result(values, answer.best.estimate.warnings, text)
 
 
@@ -164,7 +163,7 @@ def _answer(options: argparse.Namespace, data: EstimatorContext, work: Work) -> 
         words = (word for word in options.words if not is_setting(word))
         name = (source.question.model if source else next(words, "")) or file or "run"
         reasons = error.diagnostics
-        result = Result(results.failed(name, sources.errors_text(reasons)), reasons, text="", code=2)
+        result = Result(results.failed(name, arguments.errors_text(reasons)), reasons, text="", code=2)
     return _with_places(result, source.place_of, source.problems) if source else result
 
 
@@ -181,7 +180,7 @@ def _check_settings(source: Asked, options: argparse.Namespace) -> Result:
 
 def _make_plan(source: Asked, options: argparse.Namespace) -> Result:
     """Answer with the settings that fit, with the fewest GPUs, or with the models that fit."""
-    question, data, width = source.question, source.data, sources.screen_width()
+    question, data, width = source.question, source.data, arguments.screen_width()
     if question.model and question.gpu:
         own = answer(question, data)
         return _result(own, results.answer_result(own), options, command=True)
@@ -215,13 +214,13 @@ def _answer_files(options: argparse.Namespace, files: list[str], data: Estimator
         message = f"{printable(files[0])} contains its own models, GPUs and settings"
         raise UsageError(f"{message}; leave out {printable(others[0])}, or the file")
     # Read each file separately: a case is answered in every file that contains it.
-    for file in map(sources.read_file, files):
+    for file in map(arguments.read_file, files):
         document = file.document
         entries: Sequence[tuple[str, Document, Run | Case | None, str]]
         problems: Sequence[Diagnostic]
         if isinstance(document.data, dict) and document.data.keys() & {"size", "tag", "train", "infer"}:
             run, problems = validated(document, Run)
-            entries = [(file.path.stem, document, run, sources.errors_text(problems))]
+            entries = [(file.path.stem, document, run, arguments.errors_text(problems))]
         else:
             entries, problems = load_cases([file])
         yield Result({}, problems)
@@ -251,7 +250,7 @@ def _judge(
             result = Result(results.case_result(record, estimate), estimate.warnings)
     except NoAnswerError as error:
         reasons = error.diagnostics
-        result = Result(results.failed(record.id, sources.errors_text(reasons)), reasons)
+        result = Result(results.failed(record.id, arguments.errors_text(reasons)), reasons)
     return _with_places(result, place_of)
 
 

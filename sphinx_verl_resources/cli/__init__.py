@@ -1,1 +1,0 @@
-"""Commands that answer questions and write run files; see ``commands``."""

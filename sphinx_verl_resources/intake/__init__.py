@@ -1,1 +1,0 @@
-"""Read launch scripts and logs to create run files and diagnoses."""
