@@ -61,7 +61,7 @@ class Diagnosis:
 
     @property
     def is_easyr1(self) -> bool:
-        """Whether EasyR1 ran, a fork of verl with other settings."""
+        """True if EasyR1 ran, a fork of verl with other settings."""
         traits = self.failure.traits if self.failure else ()
         return "easyr1" in traits or any(key.startswith("worker.") for key in self.log.settings)
 
@@ -88,7 +88,7 @@ class Diagnosis:
 
     @cached_property
     def is_awake(self) -> bool:
-        """Whether more than a sleeping engine is on the GPU during training, besides PyTorch."""
+        """True if more than a sleeping engine is on the GPU during training, besides PyTorch."""
         capacity = self.failure.sizes.get("capacity") if self.failure else None
         most = max((size for name, size in self.holders.items() if name != "pytorch"), default=0)
         is_training = self.failure is not None and TRAINING.issuperset(self.failure.possible)
@@ -97,7 +97,7 @@ class Diagnosis:
 
     @cached_property
     def is_in_pieces(self) -> bool:
-        """Whether PyTorch's unused reserve would hold the allocation that failed, if it were in one piece."""
+        """True if PyTorch's unused reserve would hold the failed allocation, were it in one piece."""
         sizes = self.failure.sizes if self.failure else {}
         least = max(sizes.get("tried", 0), _PIECES * sizes.get("capacity", 0))
         return "tried" in sizes and sizes.get("reserved_unallocated", 0) > least
@@ -124,7 +124,7 @@ class Diagnosis:
 
     @cached_property
     def assumed(self) -> tuple[str, ...]:
-        """What the estimate assumes."""
+        """The assumptions of the estimate."""
         if not self.estimate:
             return ()
         lengths, texts = self.estimate.settings.lengths, assumptions_in(self.request, self.data)

@@ -171,8 +171,10 @@ def _link(sources: Sources) -> dict[str, str]:
     repository = Repository(path.parent, sources.path)
     where = repository.ask("rev-parse", "--show-prefix", "HEAD") or b""
     prefix, _, ref = where.decode("utf-8", "surrogateescape").rstrip("\n").rpartition("\n")
-    committed = repository.objects(["HEAD:verl/__init__.py", f"HEAD:{prefix}{path.name}"])
-    if len(committed) == 2 and repository.ask("diff", "--quiet", "HEAD", "--", path.name) is not None:
+    is_verl = repository.objects(["HEAD:verl/__init__.py"])
+    committed = repository.ask("cat-file", "blob", f"HEAD:{prefix}{path.name}") if is_verl else None
+    # Compared here, since `git diff` may run programs; git may have converted line endings at checkout.
+    if committed is not None and committed.splitlines() == path.read_bytes().splitlines():
         return {"ref": ref, "path": f"{prefix}{path.name}"}
     if sources.path:
         message = "the script is not linked, because it is not committed in a checkout of verl"
@@ -216,7 +218,8 @@ def _published(values: dict[str, Any], sources: Sources) -> dict[str, Any]:
     errors = try_model({"settings": public}, Run)[1]
     wrong = {str(error["loc"][1]) for error in errors if error["loc"][0] == "settings"}
     wrong |= {key for key, value in public.items() if _UNWRITABLE.search(str(value))}
-    for reason, keys in (("they contain files, accounts or machines", private), ("no run file can", wrong)):
+    reasons = {"they contain files, accounts or machines": private, "a run file cannot contain them": wrong}
+    for reason, keys in reasons.items():
         if listed := ", ".join(sorted(keys - {_MODEL})):  # the model has its own field
             message = f"settings left out, because {reason}: {listed}"
             sources.warn("left_out", message, "add by hand those that others need")

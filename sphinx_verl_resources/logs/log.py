@@ -18,7 +18,7 @@ _ADD = "look at the line and add the values by hand"
 
 @dataclass(frozen=True)
 class Log:
-    """What a log says about its last run.
+    """The last run in a log.
 
     Attributes:
         shown: the name of the log in messages.
