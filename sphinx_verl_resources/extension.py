@@ -44,9 +44,10 @@ DIRECTIVES = {
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "fit.directives:VerlEstimate"
-#: What rooms add to the core: details of a run, the kind of data, and the form.
+#: What rooms add to the core: details of a run, the address of its issue, the kind of data, and the form.
 ROOMS = {
     "details": "fit.directives:details_of",
+    "issue": "logs.run_file:form_address",
     "data": "memory.registries:EstimatorContext",
     "form": "fit.form:settle_forms",
 }

@@ -95,6 +95,10 @@ def phase_rows(estimate: Estimate) -> nodes.tgroup:
 # -- a recorded run
 
 
+#: The fields of a run that others may have, too; what they measured is theirs.
+_LIKE_IT = {"id", "model", "task", "gpus", "train", "infer", "settings"}
+
+
 def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_item]) -> blocks.verl_details:
     """Return the facts of a run with its estimate and settings, folded below its name and its peak.
 
@@ -122,6 +126,9 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
         text = _("The source quotes only some of the settings, so there is no estimate.")
         content.append(nodes.paragraph("", text))
     content += _flags(run, directive.data) if run.settings else []
+    like_it = run.model_dump(mode="json", include=_LIKE_IT, exclude_none=True)
+    if address := directive.domain.room("issue")(like_it):
+        content.append(nodes.paragraph("", "", blocks.link(_("Submit a run like this one"), address)))
     word = "" if run.word == "ran" else _(WORD_TEXTS[run.word])
     name = nodes.strong("", blocks.listed([run_title(run), run.train]))
     peaks = blocks.listed(filter(None, [word, texts.peaks_text(run, estimate)]))

@@ -8,13 +8,10 @@ import os
 import re
 import shlex
 import sys
-import textwrap
 from collections.abc import Mapping
 from datetime import date
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from ..commands import FORMAT, UsageError, command, enclosing_data, option, report, write_file
 from ..dataset import DATA_NAMES, RUNS, DataFile, configured_directory
@@ -28,7 +25,7 @@ from ..scripts.unread import unread_settings
 from ..validation import validated
 from .draft import Sources, fields_of_issue, fields_of_run
 from .log import read_log
-from .run_file import SCHEMA_LINE, TODO, lines_of, run_text, suggested_id, template
+from .run_file import SCHEMA_LINE, TODO, form_address, run_text, suggested_id, template
 
 #: The first bytes of compressed files, and the program that unpacks them.
 _COMPRESSED = {b"\x1f\x8b": "gunzip", b"\x28\xb5\x2f\xfd": "unzstd", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz"}
@@ -118,7 +115,7 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
         "text": text,
         "todo": [{"line": at, "text": line.strip()} for at, line in parts if TODO in line.partition("#")[0]],
         "next": f"verl-resources check {shlex.quote(shown)}",
-        "submit": None if options.blank else _form_address(fields),
+        "submit": None if options.blank else form_address(fields),
     }
     return json.dumps(result, indent=2) if options.format == "json" else _text(result), 0
 
@@ -208,17 +205,6 @@ def _add_configuration(script: SettingsText, path: Path) -> bool:
         script.warn(Location(str(path)), "unresolved", message, "copy it there")
         return False
     return True
-
-
-def _form_address(fields: Mapping[str, Any]) -> str | None:
-    """Return the address of the project's issue form with these fields; None if it is unknown."""
-    urls = metadata.metadata("sphinx-verl-resources").get_all("Project-URL") or []
-    form = next((f"{url.removeprefix('Issues, ')}/new" for url in urls if url.startswith("Issues, ")), None)
-    query = {"template": "run.yml", "title": f"Run: {fields['id']}"}
-    for name in fields.keys() - {"id", "size", "kind", "added"}:
-        text = "\n".join(lines_of(name, fields[name])).removeprefix(f"{name}:")
-        query |= {} if TODO in text else {name: textwrap.dedent(text.removeprefix("\n")).strip()}
-    return form and f"{form}?{urlencode(query)}"
 
 
 def _text(new: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The text of run files: their ids, the order of the fields, quotes and line breaks."""
+"""The text of run files, and of issues about runs: ids, order of the fields, quotes and line breaks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -28,6 +30,8 @@ _BLOCKS = {"script", "settings"}
 _WIDTH, _TEXT_WIDTH = 115, 88
 #: Reads unquoted scalars as most other programs do.
 _RESOLVER = yaml.resolver.Resolver()
+#: Fields that the issue form does not have.
+_NOT_ASKED = {"id", "size", "kind", "added"}
 #: Hints for fields without examples in the schema.
 _HINTS = {
     "tag": "MIN: settings that save memory, or the least hardware; RECOMMENDED: settings for throughput",
@@ -140,3 +144,18 @@ def suggested_id(fields: Mapping[str, Any]) -> str:
     number = f"{count}x{kind}" if count and kind else kind or (f"{count}-gpus" if count else "")
     text = re.sub("[^a-z0-9]+", "-", f"{name} {task} {number}".lower()).strip("-")
     return text[:_MAX_ID].strip("-") or "run"
+
+
+def form_address(fields: Mapping[str, Any]) -> str | None:
+    """Return the address of the repository's issue form, filled in with fields of a run.
+
+    None if the package's metadata do not name the repository.
+    """
+    urls = metadata.metadata("sphinx-verl-resources").get_all("Project-URL") or []
+    issues = next((url.partition(", ")[2] for url in urls if url.startswith("Issues, ")), None)
+    query = {"template": "run.yml", "title": f"Run: {fields['id']}"}
+    for name, value in fields.items():
+        text = "\n".join(lines_of(name, value)).removeprefix(f"{name}:")
+        if name not in _NOT_ASKED and TODO not in text:
+            query[name] = textwrap.dedent(text.removeprefix("\n")).strip()
+    return issues and f"{issues}/new?{urlencode(query)}"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from email.message import Message
+from importlib import metadata
+from urllib.parse import parse_qs
 
 import pytest
 from page_cases import words
@@ -43,6 +46,20 @@ def test_answer_table_and_chart(runs, estimated):
     cells = soup.select("div.verl-chart > div > :is(span, strong)")
     assert [words(cell) for cell in cells[1::2]] == [f"{whole(phase.total)} GiB" for phase in found.phases]
     assert words(cells[2 * peak]) == f"{names[peak]} (peak)"
+
+
+@pytest.mark.parametrize("issues", [None, "https://example.org/o/n/issues"])
+def test_the_details_of_a_run_link_to_an_issue_with_its_settings(runs, monkeypatch, issues):
+    meta = Message()
+    if issues:
+        meta["Project-URL"] = f"Issues, {issues}"
+    monkeypatch.setattr(metadata, "metadata", lambda _: meta)
+    soup = runs.page(".. verl-runs::\n   :details:\n   :hide-empty:\n").build().soup()
+    links = [link["href"] for link in soup.select("details a") if "a run like" in link.get_text()]
+    fields = [parse_qs(link.removeprefix(f"{issues}/new?")) for link in links]
+    expected = {"template", "title", "model", "task", "gpus", "train", "infer", "settings"}
+    assert (count := len(soup.select("details"))) > 0
+    assert [{*each} for each in fields] == [expected] * (count if issues else 0)
 
 
 def test_ids_of_charts(runs):
