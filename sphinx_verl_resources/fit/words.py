@@ -50,10 +50,7 @@ REASONS: Mapping[str, str] = {
     "positions": N_("Sequences can be longer than the model's positions, which verl rejects."),
     "contradicted": N_("Recorded runs contradict this: it is too high, or their sequences were short."),
 }
-COSTS: Mapping[str, str] = {
-    "little": N_("costs little time"),
-    "much": N_("costs a lot of time"),
-}
+COSTS: Mapping[str, str] = {"little": N_("costs little time"), "much": N_("costs a lot of time")}
 #: What measured figures count.
 COUNTERS: Mapping[str, str] = {
     "device": N_("in use on the GPU"),
