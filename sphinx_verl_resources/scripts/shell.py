@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..diagnostics import Diagnostic, Location, warning
 from .conditions import Conditions, negated
-from .device import output_on_gpus, succeeds_on_gpus
 from .values import Array, Cause, Unknown, Word, as_array, joined, known, split_key, written
-from .words import Expansion, TooMuchError, first_error, parse, text_of
+from .words import Expansion, TooMuchError, first_error, output_on_gpus, parse, succeeds_on_gpus, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,7 +10,6 @@ import tree_sitter_bash
 from tree_sitter import Language, Parser, Query, QueryCursor
 
 from ..diagnostics import Location
-from .device import output_on_gpus
 from .values import Array, Cause, Unknown, Word, as_array, cause_of, known, split_key, written
 
 if TYPE_CHECKING:
@@ -56,6 +55,18 @@ _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18}|0[xX][0-9a-fA-F]{1,15})")
 #: The names of variables that arithmetic changes.
 _CHANGED = re.compile(
     r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+)
+
+#: Commands that detect the device; the script is assumed to run on GPUs.
+_PROBE = re.compile(
+    r"\b(?:torch_npu|npu-smi|nvidia-smi|rocm-smi|get_device_name|is_(?:npu|cuda)_available|torch\.cuda)\b"
+)
+#: The word for a GPU in the output of such a command.
+_GPU = re.compile(r"""(?:\becho\s+["']?|["'])(gpu|cuda)\b(?!\.)""")
+#: Commands that look for a program or a module, with its name.
+_LOOKS = re.compile(
+    r"(?:(?:command|which|type|hash)\b.*|python3?\b.* -c .*|)\b(npu-smi|torch_npu|(?<!\A)nvidia-smi)\b",
+    re.DOTALL,
 )
 
 #: ``plain`` text is unquoted, ``operand`` text is the unquoted word after an operator such as ``:-``, and
@@ -513,3 +524,28 @@ def _length(value: Value | None, name: str, source: str) -> str | Unknown:
         return str(len(value.words)) if value.sure else Unknown(source, some)
     text = known(value) if value is not None else None
     return Unknown(source, _unset(name)) if text is None else str(len(text))
+
+
+# -- the device
+
+
+def succeeds_on_gpus(command: str) -> bool | None:
+    """Return whether a command that looks for a device succeeds on GPUs; None for other commands.
+
+    >>> [succeeds_on_gpus(command) for command in ("command -v npu-smi", "which nvidia-smi", "ray status")]
+    [False, True, None]
+    """
+    looks = _LOOKS.match(command)
+    return looks[1] == "nvidia-smi" if looks else None
+
+
+def output_on_gpus(command: str) -> str:
+    """Return the output on GPUs of a command that detects the device; empty for other commands.
+
+    >>> output_on_gpus("python3 -c 'import torch_npu' 2>/dev/null && echo npu || echo gpu")
+    'gpu'
+    >>> output_on_gpus("nvidia-smi -L | wc -l")
+    ''
+    """
+    word = _GPU.search(command) if _PROBE.search(command) else None
+    return word[1] if word else "cuda" if "get_device_name" in command else ""

@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.memory.registries import EstimatorContext
-from sphinx_verl_resources.scripts.read import read_command, read_script, read_settings
-from sphinx_verl_resources.scripts.unread import unread_settings
+from sphinx_verl_resources.scripts.read import read_command, read_script, read_settings, unread_settings
 
 CASES = yaml.safe_load((Path(__file__).parent / "readings.yaml").read_text("utf-8"))
 TRAIN = "python3 -m verl.trainer.main_ppo"
