@@ -86,7 +86,7 @@ def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VA
         return read_script(text, shown, environment)
     settings = SettingsText()
     _read_arguments(settings, _words(settings, text, shown))
-    return settings.resolved()
+    return settings.resolved(translated=True)
 
 
 def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
@@ -134,7 +134,7 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
     shell = Shell(shown, environment)
     shell.follow(text.replace("\r\n", "\n"))
     _read_commands(settings, shell, shown)
-    return settings.resolved()
+    return settings.resolved(translated=True)
 
 
 def read_command(text: str, shown: str) -> SettingsText:
@@ -158,7 +158,7 @@ def unread_settings(text: str, settings: SettingsText, shown: str) -> tuple[Diag
     This ignores comments, branches that do not run, and settings set twice, which are reported elsewhere.
 
     Args:
-        text: the script.
+        text: the text.
         settings: the settings read from it.
         shown: its name in messages.
 
@@ -166,6 +166,8 @@ def unread_settings(text: str, settings: SettingsText, shown: str) -> tuple[Diag
     >>> [str(problem.place) for problem in unread_settings(script, read_script(script, "run.sh"), "run.sh")]
     ['run.sh:2:14']
     """
+    if settings.program is None:  # YAML and overrides are read as a whole
+        return ()
     reported = {problem.place for problem in settings.problems}
     unread: dict[str, Location] = {}
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
@@ -174,7 +176,7 @@ def unread_settings(text: str, settings: SettingsText, shown: str) -> tuple[Diag
             place = Location(shown, number, match.start("key" if match["key"] else "yaml") + 1)
             # A value may come through a variable, and a mapping has keys of its own.
             lines = {*settings.lines.get(key, ()), *settings.passed}
-            if key in settings.places:
+            if key in settings.lines:
                 lines |= settings.assigned
             lines |= {at.line for name, at in settings.places.items() if name.startswith(f"{key}.")}
             is_same = str(settings.values.get(key)).lower() == (match["value"] or "").strip("'\"").lower()
@@ -302,4 +304,4 @@ def _read_yaml(text: str, shown: str) -> SettingsText:
     elif document.data is not None:
         hint = "write keys and values, as in data.train_batch_size: 64"
         settings.fail(Location(shown), "wrong_type", "expected keys and values", hint)
-    return settings.resolved()
+    return settings.resolved(translated=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, capped, warning
 from ..memory.request import dotted_leaves
+from ..strict_yaml import read_yaml
 from .values import Cause, Word, known, written
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class SettingsText:
         unresolved: the text of each unknown value, by key; not in ``values``.
         reasons: the reasons for the values in ``unresolved``.
         problems: all problems, and a warning for each unknown value.
-        lines: the lines that set each key, including replaced values.
+        lines: the lines that set each key as written, including replaced values.
         program: the program that trains, otherwise the first that a script starts; None in other texts.
         incomplete: parts of the text that may set more than is read, with the reasons.
         passed: the lines of a script that are not run, because of a condition.
@@ -122,8 +124,12 @@ class SettingsText:
         """Report a warning."""
         self.problems += (warning(place, code, message, remedy),)
 
-    def resolved(self) -> SettingsText:
-        """Resolve references to other keys, report unknown and replaced values, and return the settings."""
+    def resolved(self, *, translated: bool = False) -> SettingsText:
+        """Resolve references to other keys, report unknown and replaced values, and return the settings.
+
+        Args:
+            translated: whether settings of a fork of verl get verl's keys; a run's log keeps the fork's.
+        """
         for key, value in [*self.values.items()]:
             final = value
             for _ in range(10):
@@ -134,9 +140,32 @@ class SettingsText:
                 del self.values[key]
                 self.unresolved[key] = value
                 self.reasons[key] = Cause(f"{value!r} refers to a key that is not set here")
-        unknown = open_problems(self.reasons, self.places)
-        self.problems = capped(sorted([*self.problems, *unknown, *self._replaced()]))
+        self.problems += tuple(self._replaced())
+        if translated:
+            self._translate()
+        self.problems = capped(sorted([*self.problems, *open_problems(self.reasons, self.places)]))
         return self
+
+    def _translate(self) -> None:
+        """Replace EasyR1's keys by verl's, if there is a key that only EasyR1 has."""
+        if not any(key.startswith("worker.") for key in self.places):
+            return
+        table = read_yaml(Path(__file__).with_name("easyr1.yaml").read_bytes()).data
+        names = {key: table[key] for key in self.places if table.get(key, key) not in self.places}
+        parts: tuple[dict[str, Any], ...] = (self.values, self.unresolved, self.reasons, self.places)
+        for part in parts:  # `lines` keeps the keys of the text
+            renamed = {names.get(key, key): value for key, value in part.items()}
+            part.clear()
+            part.update(renamed)
+        if "config" in self.values:  # the file with EasyR1's other settings
+            self.config_name = str(self.values.pop("config"))
+            del self.places["config"]
+        if names:
+            place = self.places[next(iter(names.values()))]
+            message = f"settings of EasyR1, a fork of verl, are read with verl's keys: {some_of([*names])}"
+            remedy = "EasyR1 has other defaults: for a verdict, write all settings of a run in verl's keys"
+            self.warn(place, "unresolved", message, remedy)
+            self.incomplete += ("EasyR1 has other defaults than verl for what these settings leave open",)
 
     def _replaced(self) -> Iterator[Diagnostic]:
         """Yield a warning about settings that are set twice."""
