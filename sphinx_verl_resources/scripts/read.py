@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..diagnostics import Diagnostic, Location, NoAnswerError, warning
+from ..memory.request import dotted_leaves
 from ..strict_yaml import read_yaml
 from .overrides import OVERRIDE, add_override
-from .settings import Program, SettingsText, leaves, program_of, some_of
+from .settings import Program, SettingsText, program_of, some_of
 from .values import Cause, Unknown, Word, cause_of, split_key, written
 
 if TYPE_CHECKING:
@@ -274,7 +275,9 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
             if override := OVERRIDE.fullmatch(key):
                 settings.leave_open(override["key"], written(rest), cause, place)
             else:
-                settings.leave_more(shown, cause, place)
+                message = f"the settings in {shown!r} are unknown: {cause.text}"
+                settings.warn(cause.place or place, "unresolved", message, cause.remedy("the settings"))
+                settings.incomplete += (f"{shown}: {cause.text}",)
 
 
 def _words(settings: SettingsText, text: str, shown: str) -> Iterator[Word]:
@@ -299,7 +302,8 @@ def _read_yaml(text: str, shown: str) -> SettingsText:
     document = read_yaml(text.encode("utf-8", "surrogatepass"), shown)
     settings.problems = tuple(document.problems)
     if isinstance(document.data, dict):
-        for key, value in leaves(document.data):
+        for key, value in dotted_leaves(document.data):
+            value = tuple(value) if isinstance(value, list) else value
             settings.add(key, value, document.key_place(tuple(key.split("."))))
     elif document.data is not None:
         hint = "write keys and values, as in data.train_batch_size: 64"

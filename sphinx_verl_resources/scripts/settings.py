@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, capped, warning
-from ..memory.request import dotted_leaves
 from ..strict_yaml import read_yaml
 from .values import Cause, Word, known, written
 
@@ -18,13 +17,20 @@ if TYPE_CHECKING:
 #: ``rl`` is training with reinforcement learning; the other kinds have no run to record.
 Kind = Literal["rl", "sft", "generation", "evaluation", "conversion", "data", "script", "cluster", "other"]
 
-#: Patterns for the names of other programs in verl's repository and recipes.
-_NAMES: Mapping[Kind, re.Pattern[str]] = {
-    "sft": re.compile(r"sft_trainer|(?:\A|[./])main_sft|(?:\A|[./])sft_main"),
-    "generation": re.compile(r"(?:\A|[./])main_gen(?:eration)?(?:_|\Z)"),
-    "evaluation": re.compile(r"(?:\A|[./])main_eval"),
-    "conversion": re.compile(r"model_merger|(?:\A|[./])converter_|hf_to_mcore"),
-    "data": re.compile(r"data_preprocess|(?:\A|[./])(?:preprocess|prepare|create)_|_dataset\Z"),
+#: The programs that do not train with reinforcement learning: patterns for the names of those in verl's
+#: repository and recipes, and what they do.
+_OTHERS: Mapping[Kind, tuple[str, str]] = {
+    "sft": (r"sft_trainer|\bmain_sft|\bsft_main", "{} is supervised fine-tuning, not reinforcement learning"),
+    "generation": (r"\bmain_gen(?:eration)?(?:_|\Z)", "{} generates responses and does not train"),
+    "evaluation": (r"\bmain_eval", "{} scores responses and does not train"),
+    "conversion": (r"model_merger|\bconverter_|hf_to_mcore", "{} converts checkpoints and does not train"),
+    "data": (
+        r"data_preprocess|\b(preprocess|prepare|create)_|_dataset\Z",
+        "{} prepares data and does not train",
+    ),
+    "cluster": ("", "{} starts or stops a Ray cluster; the script does not train"),
+    "script": ("", "the script starts another script, {}, and lacks some of its settings"),
+    "other": ("", "{} is not one of verl's trainers"),
 }
 _MODULE = r"[a-z_]\w*(?:\.[a-z_]\w*)+"
 
@@ -109,12 +115,6 @@ class SettingsText:
             earlier.pop(key, None)
         self.places[key] = place
         self.lines.setdefault(key, []).append(place.line)
-
-    def leave_more(self, shown: str, cause: Cause, place: Location) -> None:
-        """Add a part of the text that may set more than is read."""
-        message = f"the settings in {shown!r} are unknown: {cause.text}"
-        self.warn(cause.place or place, "unresolved", message, cause.remedy("the settings"))
-        self.incomplete += (f"{shown}: {cause.text}",)
 
     def fail(self, place: Location, code: Code, message: str, remedy: str) -> None:
         """Report an error."""
@@ -210,16 +210,6 @@ def some_of(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def leaves(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a nested mapping by dotted keys, in order; a key may occur twice.
-
-    >>> list(leaves({"a": {"b": 1}, "a.b": [2, 3]}))
-    [('a.b', 1), ('a.b', (2, 3))]
-    """
-    for key, value in dotted_leaves(mapping):
-        yield key, tuple(value) if isinstance(value, list) else value
-
-
 # -- programs
 
 
@@ -257,25 +247,12 @@ def kind_of(name: str) -> Kind:
     >>> kind_of("examples/data_preprocess/gsm8k"), kind_of("plot")
     ('data', 'other')
     """
-    for kind, pattern in _NAMES.items():
-        if pattern.search(name):
+    for kind, (pattern, _) in _OTHERS.items():
+        if pattern and re.search(pattern, name):
             return kind
     package, _, last = name.replace("/", ".").rpartition(".")
     trains = last.startswith("main_") or last.endswith("_main")
     return "rl" if trains or (last == "main" and "verl" in package.split(".")) else "other"
-
-
-#: What programs of each kind do; those of the kind ``rl`` train.
-_OTHERS: Mapping[Kind, str] = {
-    "sft": "{} is supervised fine-tuning, not reinforcement learning",
-    "generation": "{} generates responses and does not train",
-    "evaluation": "{} scores responses and does not train",
-    "conversion": "{} converts checkpoints and does not train",
-    "data": "{} prepares data and does not train",
-    "cluster": "{} starts or stops a Ray cluster; the script does not train",
-    "script": "the script starts another script, {}, and lacks some of its settings",
-    "other": "{} is not one of verl's trainers",
-}
 
 
 def refusal(settings: SettingsText) -> Diagnostic | None:
@@ -290,4 +267,4 @@ def refusal(settings: SettingsText) -> Diagnostic | None:
         return None
     remedies = {"sft": "give a script of reinforcement learning", "script": "give that script"}
     remedy = remedies.get(kind, "give the script that trains")
-    return Diagnostic(program.place, "not_training", _OTHERS[kind].format(name), remedy)
+    return Diagnostic(program.place, "not_training", _OTHERS[kind][1].format(name), remedy)

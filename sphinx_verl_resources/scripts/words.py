@@ -200,10 +200,8 @@ class Expansion:
                 pieces, self._sure = [Piece(Unknown(text_of(node), _SEVERAL), "quoted")], False
             for run in _runs(self._split(pieces)):
                 text = self._joined(run)
-                unquoted = [piece.content for piece in run if piece.kind != "quoted"]
-                if not split_key(text)[0] and any(
-                    {*part} & {"*", "?"} for part in unquoted if isinstance(part, str)
-                ):
+                parts = (known((piece.content or "",)) or "" for piece in run if piece.kind != "quoted")
+                if not split_key(text)[0] and {"*", "?"} & {*"".join(parts)}:
                     text, self._sure = (Unknown(written(text), _FILES),), False
                 words.append(Word(text, next((piece.place for piece in run if piece.place), place)))
         return Array(tuple(words), self._sure)
@@ -211,9 +209,7 @@ class Expansion:
     def text(self, node: Node) -> Text:
         """Expand a word to one text, without splitting."""
         pieces = self._with_home([*self._pieces(node, "plain")])
-        return self._joined(
-            Piece(" ", kind) if each is None else Piece(each, kind) for each, kind, _ in pieces
-        )
+        return self._joined(Piece(" ", "quoted") if each.content is None else each for each in pieces)
 
     def pattern(self, node: Node) -> re.Pattern[str] | None:
         """Return a pattern of ``case`` as a regular expression; None if it is unknown or not supported."""
@@ -356,7 +352,7 @@ class Expansion:
         """Return the value of a parameter, or of an element of an array; None if unset."""
         arguments = self.variables.get("@")
         if name in {"@", "*"}:
-            return arguments or Array()
+            return as_array(arguments or Array(), Location(""))
         if name == "#" and arguments:
             return (_length(arguments, "@", source),)
         if name.isdigit() and name != "0":
@@ -406,14 +402,14 @@ class Expansion:
         Raises:
             UncountableError: it is unknown, not supported, or exceeds 64 bits.
         """
-        children = [child for child in node.named_children if child.type != "comment"]
+        parts = [child for child in node.named_children if child.type != "comment"]
         match node.type:
             case "arithmetic_expansion" | "compound_statement" | "parenthesized_expression" if (
-                len(children) == 1
+                len(parts) == 1
             ):
-                number = self._number(children[0])
+                number = self._number(parts[0])
             case "binary_expression" if text_of(node.child_by_field_name("operator")) in _OPERATORS:
-                one, other = (self._number(child) for child in (children[0], children[-1]))
+                one, other = (self._number(part) for part in (parts[0], parts[-1]))
                 number = int(_OPERATORS[text_of(node.child_by_field_name("operator"))](one, other))
             case "variable_name":
                 value = self._lookup(text_of(node), None, text_of(node))
