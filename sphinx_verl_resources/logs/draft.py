@@ -18,7 +18,7 @@ from ..memory.request import ACTOR, MODEL, ROLLOUT, parse_gpus
 from ..memory.settings import TRAINER_GPUS, all_gpus
 from ..memory.versions import CURRENT, version_of
 from ..records import ENGINES, MOST_GPUS, TRAIN_BACKENDS, Run
-from ..scripts.script_names import ScriptName, parse_script_name
+from ..scripts.rules import ScriptName, parse_script_name
 from ..scripts.settings import SettingsText
 from ..selection import as_text
 from ..strict_yaml import read_yaml

@@ -19,9 +19,8 @@ from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printab
 from ..fit import arguments
 from ..memory.registries import EstimatorContext
 from ..records import ENGINES, TRAIN_BACKENDS, Run, size_class
-from ..scripts.read import read_settings
+from ..scripts.read import read_settings, unread_settings
 from ..scripts.settings import SettingsText
-from ..scripts.unread import unread_settings
 from ..validation import validated
 from .draft import Sources, fields_of_issue, fields_of_run
 from .log import read_log

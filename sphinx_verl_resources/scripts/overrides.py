@@ -6,7 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from .settings import SettingsText, leaves
+from ..memory.request import dotted_leaves
+from .settings import SettingsText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +21,6 @@ MAX_DEPTH = 20
 OVERRIDE = re.compile(
     r"(?:\+{1,2}|(?P<deletes>~))?(?P<key>[^\W\d][\w-]*(?:[./@][\w-]+)*)(?:=(?P<value>.*))?", re.DOTALL
 )
-_BLANKS = re.compile(r"\s*")
 #: Characters that Hydra unescapes after a backslash in unquoted text.
 _ESCAPED = re.compile(r"\\([\\()\[\]{}:=, \t])")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
@@ -74,7 +74,7 @@ def add_override(settings: SettingsText, word: str, place: Location) -> None:
         remedy = "close each bracket and quote, and quote text that contains them"
         settings.fail(place, "wrong_value", message, remedy)
         return
-    for name, leaf in leaves({key: value}) if isinstance(value, dict) else [(key, value)]:
+    for name, leaf in dotted_leaves({key: value}):
         settings.add(name, leaf, place)
 
 
@@ -138,8 +138,7 @@ def _items(text: str, start: int, depth: int) -> tuple[tuple[Any, ...] | dict[st
 
 
 def _behind_blanks(text: str, at: int) -> int:
-    blanks = _BLANKS.match(text, at)
-    return blanks.end() if blanks else at
+    return len(text) - len(text[at:].lstrip())
 
 
 def _scalar(text: str) -> Any:

@@ -1,19 +1,31 @@
-"""Rules of ``verl-resources check`` that compare a run with its launch script."""
+"""Compare a run with its launch script: rules of ``verl-resources check``, and the names of scripts.
+
+verl has used two conventions for names. ``[model]_[task]_[gpunums]_[device]_[train]_[infer].sh`` is that of
+the hardware page. ``run_<model>_<train-backend>.sh`` has been enforced by verl's hook
+``check-example-naming`` since April 2026. Other names are ignored.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..check import Check, rule
 from ..diagnostics import Severity
+from ..records import ENGINES, TRAIN_BACKENDS, fold
 from ..selection import as_text
 from .read import read_script
-from .script_names import contradictions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..check import Finding
+    from ..records import Run
+    from ..registries import Gpu
+
+#: The name of a model with a size, such as ``0.5b``.
+_SIZED = re.compile(r"(?P<family>(?:.*?[-_])??)(?P<size>\d+(?:\.\d+)?b)(?:[-_]|\Z)")
 
 
 @rule(Severity.WARNING)
@@ -31,8 +43,7 @@ def script_name(check: Check) -> Iterator[Finding]:
         script: {ref: v0.4.0, path: examples/tuning/7b/qwen2-7b_grpo_4_h100_fsdp_vllm.sh}
     """
     for run, document in check.runs:
-        found = contradictions(run, run.script.path, check.data.gpus.get) if run.script else ()
-        for what, in_name, in_row in found:
+        for what, in_name, in_row in contradictions(run, check.data.gpus.get):
             message = f"the {what} is {in_name!r} in the script's name, but {in_row!r} in the run file"
             remedy = "correct the run file, or link the script that was actually run"
             yield document.place(("script", "path")), message, remedy
@@ -67,3 +78,80 @@ def script_differs(check: Check) -> Iterator[Finding]:
                 message = f"{key} is {here} here, but {there} in the script"
                 remedy = "record the value that was run, or link the commit that was run"
                 yield document.key_place(("settings", key)), message, remedy
+
+
+# -- names of scripts
+
+
+@dataclass(frozen=True)
+class ScriptName:
+    """The parts of a script name; a part is None if the convention lacks it."""
+
+    model: str
+    train: str
+    task: str | None = None
+    count: int | None = None
+    device: str | None = None
+    engine: str | None = None
+
+
+def parse_script_name(path: str) -> ScriptName | None:
+    """Parse the file name at the end of ``path``; return None if it follows no convention."""
+    file = re.search(r"([^/]+)\.sh\Z", path.lower())
+    stem = file[1] if file else ""
+    if new := re.fullmatch(rf"run_(.+?)_({'|'.join(TRAIN_BACKENDS)})", stem):
+        return ScriptName(new[1], new[2])
+    # The model's name may contain underscores.
+    old = re.fullmatch(r"(?!run_)(.+)_([^_]+)_([0-9]{1,6})_([^_]+)_([^_]+)_([^_]+)", stem)
+    if not old or old[6] not in ENGINES:
+        return None
+    return ScriptName(old[1], old[5], old[2], int(old[3]), old[4], old[6])
+
+
+def contradictions(run: Run, gpu_of: Callable[[str], Gpu | None]) -> Iterator[tuple[str, str, str]]:
+    """Yield the contradictions between a run and the name of its script.
+
+    Args:
+        run: the run.
+        gpu_of: returns the entry of a GPU by any of its names.
+
+    Yields:
+        The name of the field, its value in the script's name, and its value in the run.
+    """
+    said = parse_script_name(run.script.path) if run.script else None
+    if said is None:
+        return
+    if not any(_same_model(said.model, name) for name in (run.model.rsplit("/", 1)[-1], run.short_name)):
+        yield "model", said.model, run.short_name
+    if said.task is not None and fold(said.task) != fold(run.task):
+        yield "task", said.task, run.task
+    if said.count is not None and said.count != run.gpus.count:
+        yield "GPU count", str(said.count), str(run.gpus.count)
+    device, gpu = said.device or "", run.gpus.type or ""
+    is_same = device.casefold() == gpu.casefold() or (gpu_of(device) and gpu_of(device) is gpu_of(gpu))
+    if device and gpu and not is_same:
+        yield "GPU", device, gpu
+    if said.train != run.train and (said.train, run.train) != ("fsdp", "fsdp2"):
+        # verl's scripts named fsdp use FSDP or FSDP2.
+        yield "training backend", said.train, run.train
+    if said.engine is not None and run.infer is not None and said.engine != run.infer.engine:
+        yield "rollout engine", said.engine, run.infer.engine
+
+
+def _same_model(said: str, name: str) -> bool:
+    """Return whether the model in a script's name can be ``name``.
+
+    Script names omit the variant (``-Instruct``) and, in the older convention, also the minor version
+    (``qwen2-7b`` for Qwen2.5-7B). A different size or family is a contradiction.
+    """
+    said_letters, name_letters = _squeeze(said), _squeeze(name)
+    if name_letters.startswith(said_letters) or said_letters.startswith(name_letters):
+        return True
+    one, other = _SIZED.match(said.lower()), _SIZED.match(name.lower())
+    if not one or not other or one["size"] != other["size"]:
+        return False
+    return _squeeze(other["family"]).startswith(_squeeze(one["family"]))
+
+
+def _squeeze(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -4,22 +4,61 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, capped, warning
-from ..memory.request import dotted_leaves
-from .programs import Program
-from .values import Cause
+from ..strict_yaml import read_yaml
+from .values import Cause, Word, known, written
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
 
-    from .programs import Kind
+#: ``rl`` is training with reinforcement learning; the other kinds have no run to record.
+Kind = Literal["rl", "sft", "generation", "evaluation", "conversion", "data", "script", "cluster", "other"]
+
+#: The programs that do not train with reinforcement learning: patterns for the names of those in verl's
+#: repository and recipes, and what they do.
+_OTHERS: Mapping[Kind, tuple[str, str]] = {
+    "sft": (r"sft_trainer|\bmain_sft|\bsft_main", "{} is supervised fine-tuning, not reinforcement learning"),
+    "generation": (r"\bmain_gen(?:eration)?(?:_|\Z)", "{} generates responses and does not train"),
+    "evaluation": (r"\bmain_eval", "{} scores responses and does not train"),
+    "conversion": (r"model_merger|\bconverter_|hf_to_mcore", "{} converts checkpoints and does not train"),
+    "data": (
+        r"data_preprocess|\b(preprocess|prepare|create)_|_dataset\Z",
+        "{} prepares data and does not train",
+    ),
+    "cluster": ("", "{} starts or stops a Ray cluster; the script does not train"),
+    "script": ("", "the script starts another script, {}, and lacks some of its settings"),
+    "other": ("", "{} is not one of verl's trainers"),
+}
+_MODULE = r"[a-z_]\w*(?:\.[a-z_]\w*)+"
 
 #: The maximum number of names to list in a message.
 _MAX_NAMES = 3
 #: OmegaConf's reference to the value of another key.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+
+
+class Program(NamedTuple):
+    """A program that a script starts.
+
+    Attributes:
+        name: its name as written, without ``.py``; empty if unknown.
+        kind: its purpose.
+        place: the place of the command.
+        arguments: the words after the name.
+    """
+
+    name: str
+    kind: Kind
+    place: Location = Location("")
+    arguments: Sequence[Word] = ()
+
+    @property
+    def module(self) -> str:
+        """The dotted name; for a file, derived from its path, as in ``recipe.dapo.main_dapo``."""
+        return self.name.strip("./").replace("/", ".")
 
 
 @dataclass
@@ -33,7 +72,7 @@ class SettingsText:
         unresolved: the text of each unknown value, by key; not in ``values``.
         reasons: the reasons for the values in ``unresolved``.
         problems: all problems, and a warning for each unknown value.
-        lines: the lines that set each key, including replaced values.
+        lines: the lines that set each key as written, including replaced values.
         program: the program that trains, otherwise the first that a script starts; None in other texts.
         incomplete: parts of the text that may set more than is read, with the reasons.
         passed: the lines of a script that are not run, because of a condition.
@@ -77,12 +116,6 @@ class SettingsText:
         self.places[key] = place
         self.lines.setdefault(key, []).append(place.line)
 
-    def leave_more(self, shown: str, cause: Cause, place: Location) -> None:
-        """Add a part of the text that may set more than is read."""
-        message = f"the settings in {shown!r} are unknown: {cause.text}"
-        self.warn(cause.place or place, "unresolved", message, cause.remedy("the settings"))
-        self.incomplete += (f"{shown}: {cause.text}",)
-
     def fail(self, place: Location, code: Code, message: str, remedy: str) -> None:
         """Report an error."""
         self.problems += (Diagnostic(place, code, message, remedy),)
@@ -91,8 +124,12 @@ class SettingsText:
         """Report a warning."""
         self.problems += (warning(place, code, message, remedy),)
 
-    def resolved(self) -> SettingsText:
-        """Resolve references to other keys, report unknown and replaced values, and return the settings."""
+    def resolved(self, *, translated: bool = False) -> SettingsText:
+        """Resolve references to other keys, report unknown and replaced values, and return the settings.
+
+        Args:
+            translated: whether settings of a fork of verl get verl's keys; a run's log keeps the fork's.
+        """
         for key, value in [*self.values.items()]:
             final = value
             for _ in range(10):
@@ -103,9 +140,32 @@ class SettingsText:
                 del self.values[key]
                 self.unresolved[key] = value
                 self.reasons[key] = Cause(f"{value!r} refers to a key that is not set here")
-        unknown = open_problems(self.reasons, self.places)
-        self.problems = capped(sorted([*self.problems, *unknown, *self._replaced()]))
+        self.problems += tuple(self._replaced())
+        if translated:
+            self._translate()
+        self.problems = capped(sorted([*self.problems, *open_problems(self.reasons, self.places)]))
         return self
+
+    def _translate(self) -> None:
+        """Replace EasyR1's keys by verl's, if there is a key that only EasyR1 has."""
+        if not any(key.startswith("worker.") for key in self.places):
+            return
+        table = read_yaml(Path(__file__).with_name("easyr1.yaml").read_bytes()).data
+        names = {key: table[key] for key in self.places if table.get(key, key) not in self.places}
+        parts: tuple[dict[str, Any], ...] = (self.values, self.unresolved, self.reasons, self.places)
+        for part in parts:  # `lines` keeps the keys of the text
+            renamed = {names.get(key, key): value for key, value in part.items()}
+            part.clear()
+            part.update(renamed)
+        if "config" in self.values:  # the file with EasyR1's other settings
+            self.config_name = str(self.values.pop("config"))
+            del self.places["config"]
+        if names:
+            place = self.places[next(iter(names.values()))]
+            message = f"settings of EasyR1, a fork of verl, are read with verl's keys: {some_of([*names])}"
+            remedy = "EasyR1 has other defaults: for a verdict, write all settings of a run in verl's keys"
+            self.warn(place, "unresolved", message, remedy)
+            self.incomplete += ("EasyR1 has other defaults than verl for what these settings leave open",)
 
     def _replaced(self) -> Iterator[Diagnostic]:
         """Yield a warning about settings that are set twice."""
@@ -150,27 +210,49 @@ def some_of(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def leaves(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a nested mapping by dotted keys, in order; a key may occur twice.
+# -- programs
 
-    >>> list(leaves({"a": {"b": 1}, "a.b": [2, 3]}))
-    [('a.b', 1), ('a.b', (2, 3))]
+
+def program_of(command: Sequence[Word]) -> Program | None:
+    """Return the program that a command starts; if there are several, the one that trains.
+
+    >>> words = "torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer data.max_length=2048".split()
+    >>> program_of([Word((word,)) for word in words])[:2]
+    ('verl.trainer.sft_trainer', 'sft')
     """
-    for key, value in dotted_leaves(mapping):
-        yield key, tuple(value) if isinstance(value, list) else value
+    words = [known(word.text) or "" for word in command]
+    names: dict[int, str] = {}
+    for at, word in enumerate(words):
+        if (at and words[at - 1] == "-m") or word.endswith(".py"):
+            names[at] = word.removesuffix(".py")
+            # The argument of a launcher is the module that it starts.
+            if at + 1 < len(words) and re.fullmatch(_MODULE, words[at + 1]):
+                names[at + 1] = words[at + 1]
+    place = command[0].place
+    if names:
+        kinds = {at: kind_of(name) for at, name in names.items()}
+        at = min(names, key=lambda at: (kinds[at] != "rl", kinds[at] == "other"))
+        return Program(names[at], kinds[at], place, command[at + 1 :])
+    if words[0] == "ray" and words[1:2] in (["start"], ["stop"]):
+        return Program(" ".join(words[:2]), "cluster", place)
+    scripts = [name for name in (written(word.text) for word in command[1:]) if name.endswith(".sh")]
+    return Program(scripts[0], "script", place) if words[0] in {"bash", "sh", "exec"} and scripts else None
 
 
-#: What programs of each kind do; those of the kind ``rl`` train.
-_OTHERS: Mapping[Kind, str] = {
-    "sft": "{} is supervised fine-tuning, not reinforcement learning",
-    "generation": "{} generates responses and does not train",
-    "evaluation": "{} scores responses and does not train",
-    "conversion": "{} converts checkpoints and does not train",
-    "data": "{} prepares data and does not train",
-    "cluster": "{} starts or stops a Ray cluster; the script does not train",
-    "script": "the script starts another script, {}, and lacks some of its settings",
-    "other": "{} is not one of verl's trainers",
-}
+def kind_of(name: str) -> Kind:
+    """Return the purpose of a program, by the name of its module or file.
+
+    >>> kind_of("verl.trainer.main_ppo"), kind_of("recipe/dapo/main_dapo"), kind_of("verl.trainer.main_eval")
+    ('rl', 'rl', 'evaluation')
+    >>> kind_of("examples/data_preprocess/gsm8k"), kind_of("plot")
+    ('data', 'other')
+    """
+    for kind, (pattern, _) in _OTHERS.items():
+        if pattern and re.search(pattern, name):
+            return kind
+    package, _, last = name.replace("/", ".").rpartition(".")
+    trains = last.startswith("main_") or last.endswith("_main")
+    return "rl" if trains or (last == "main" and "verl" in package.split(".")) else "other"
 
 
 def refusal(settings: SettingsText) -> Diagnostic | None:
@@ -185,4 +267,4 @@ def refusal(settings: SettingsText) -> Diagnostic | None:
         return None
     remedies = {"sft": "give a script of reinforcement learning", "script": "give that script"}
     remedy = remedies.get(kind, "give the script that trains")
-    return Diagnostic(program.place, "not_training", _OTHERS[kind].format(name), remedy)
+    return Diagnostic(program.place, "not_training", _OTHERS[kind][1].format(name), remedy)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..diagnostics import Diagnostic, Location, warning
 from .conditions import Conditions, negated
-from .device import output_on_gpus, succeeds_on_gpus
 from .values import Array, Cause, Unknown, Word, as_array, joined, known, split_key, written
-from .words import Expansion, TooMuchError, first_error, parse, text_of
+from .words import Expansion, TooMuchError, first_error, output_on_gpus, parse, succeeds_on_gpus, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     #: A function that returns whether a branch is taken, and the statements of the branch.
     Branch: TypeAlias = tuple[Callable[[], bool | None], list[Node]]
 
-#: The cost of a command, besides the characters that it expands to.
-_STEP = 10
-_NOTHING: Any = object()
 _ELEMENTS = Cause("the elements of an array cannot be determined")
 #: Options of ``declare`` whose variables are not followed.
 _UNSUPPORTED = frozenset("iluA")
@@ -135,7 +131,7 @@ class Shell:
         return status
 
     def _statement(self, node: Node) -> bool | None:
-        self.expansion.spend(_STEP)
+        self.expansion.spend(10)  # besides the characters that it expands to
         method = getattr(self, f"_{node.type}", None)
         return method(node) if method else None
 
@@ -255,7 +251,7 @@ class Shell:
                     name, (Unknown(f"${name}", why),) if words is None else Array(words, False)
                 )
             way = self._way(nodes)
-            names |= {name for name in way.variables if way.variables[name] != outside.get(name, _NOTHING)}
+            names |= {name for name, value in way.variables.items() if (name, value) not in outside.items()}
         way = way._replace(end=way.end.replace("exit", ""))
         self._decide([Way(outside), way], why, len(self.commands))
 
@@ -420,8 +416,7 @@ class Shell:
                 self._eval(words.words[1:], node)
             case "set" | "shift":
                 if "--" in map(known, texts) or (name == "shift" and self._calls):
-                    more = Unknown("$@", Cause("'set --' and 'shift' are not followed"))
-                    self.expansion.assign("@", Array((Word((more,), self._place(node)),), sure=False))
+                    self.expansion.doubt("@", Cause("'set --' and 'shift' are not followed"))
             case "read" | "mapfile" | "readarray" | "getopts" | "let" | "printf":
                 for text in texts[1:] if name != "printf" or ("-v",) in texts else ():
                     variable = (known(text) or "").partition("=")[0].rstrip("+-*/% ")

@@ -10,7 +10,6 @@ import tree_sitter_bash
 from tree_sitter import Language, Parser, Query, QueryCursor
 
 from ..diagnostics import Location
-from .device import output_on_gpus
 from .values import Array, Cause, Unknown, Word, as_array, cause_of, known, split_key, written
 
 if TYPE_CHECKING:
@@ -56,6 +55,18 @@ _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18}|0[xX][0-9a-fA-F]{1,15})")
 #: The names of variables that arithmetic changes.
 _CHANGED = re.compile(
     r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+)
+
+#: Commands that detect the device; the script is assumed to run on GPUs.
+_PROBE = re.compile(
+    r"\b(?:torch_npu|npu-smi|nvidia-smi|rocm-smi|get_device_name|is_(?:npu|cuda)_available|torch\.cuda)\b"
+)
+#: The word for a GPU in the output of such a command.
+_GPU = re.compile(r"""(?:\becho\s+["']?|["'])(gpu|cuda)\b(?!\.)""")
+#: Commands that look for a program or a module, with its name.
+_LOOKS = re.compile(
+    r"(?:(?:command|which|type|hash)\b.*|python3?\b.* -c .*|)\b(npu-smi|torch_npu|(?<!\A)nvidia-smi)\b",
+    re.DOTALL,
 )
 
 #: ``plain`` text is unquoted, ``operand`` text is the unquoted word after an operator such as ``:-``, and
@@ -189,10 +200,8 @@ class Expansion:
                 pieces, self._sure = [Piece(Unknown(text_of(node), _SEVERAL), "quoted")], False
             for run in _runs(self._split(pieces)):
                 text = self._joined(run)
-                unquoted = [piece.content for piece in run if piece.kind != "quoted"]
-                if not split_key(text)[0] and any(
-                    {*part} & {"*", "?"} for part in unquoted if isinstance(part, str)
-                ):
+                parts = (known((piece.content or "",)) or "" for piece in run if piece.kind != "quoted")
+                if not split_key(text)[0] and {"*", "?"} & {*"".join(parts)}:
                     text, self._sure = (Unknown(written(text), _FILES),), False
                 words.append(Word(text, next((piece.place for piece in run if piece.place), place)))
         return Array(tuple(words), self._sure)
@@ -200,9 +209,7 @@ class Expansion:
     def text(self, node: Node) -> Text:
         """Expand a word to one text, without splitting."""
         pieces = self._with_home([*self._pieces(node, "plain")])
-        return self._joined(
-            Piece(" ", kind) if each is None else Piece(each, kind) for each, kind, _ in pieces
-        )
+        return self._joined(Piece(" ", "quoted") if each.content is None else each for each in pieces)
 
     def pattern(self, node: Node) -> re.Pattern[str] | None:
         """Return a pattern of ``case`` as a regular expression; None if it is unknown or not supported."""
@@ -345,7 +352,7 @@ class Expansion:
         """Return the value of a parameter, or of an element of an array; None if unset."""
         arguments = self.variables.get("@")
         if name in {"@", "*"}:
-            return arguments or Array()
+            return as_array(arguments or Array(), Location(""))
         if name == "#" and arguments:
             return (_length(arguments, "@", source),)
         if name.isdigit() and name != "0":
@@ -395,14 +402,14 @@ class Expansion:
         Raises:
             UncountableError: it is unknown, not supported, or exceeds 64 bits.
         """
-        children = [child for child in node.named_children if child.type != "comment"]
+        parts = [child for child in node.named_children if child.type != "comment"]
         match node.type:
             case "arithmetic_expansion" | "compound_statement" | "parenthesized_expression" if (
-                len(children) == 1
+                len(parts) == 1
             ):
-                number = self._number(children[0])
+                number = self._number(parts[0])
             case "binary_expression" if text_of(node.child_by_field_name("operator")) in _OPERATORS:
-                one, other = (self._number(child) for child in (children[0], children[-1]))
+                one, other = (self._number(part) for part in (parts[0], parts[-1]))
                 number = int(_OPERATORS[text_of(node.child_by_field_name("operator"))](one, other))
             case "variable_name":
                 value = self._lookup(text_of(node), None, text_of(node))
@@ -513,3 +520,28 @@ def _length(value: Value | None, name: str, source: str) -> str | Unknown:
         return str(len(value.words)) if value.sure else Unknown(source, some)
     text = known(value) if value is not None else None
     return Unknown(source, _unset(name)) if text is None else str(len(text))
+
+
+# -- the device
+
+
+def succeeds_on_gpus(command: str) -> bool | None:
+    """Return whether a command that looks for a device succeeds on GPUs; None for other commands.
+
+    >>> [succeeds_on_gpus(command) for command in ("command -v npu-smi", "which nvidia-smi", "ray status")]
+    [False, True, None]
+    """
+    looks = _LOOKS.match(command)
+    return looks[1] == "nvidia-smi" if looks else None
+
+
+def output_on_gpus(command: str) -> str:
+    """Return the output on GPUs of a command that detects the device; empty for other commands.
+
+    >>> output_on_gpus("python3 -c 'import torch_npu' 2>/dev/null && echo npu || echo gpu")
+    'gpu'
+    >>> output_on_gpus("nvidia-smi -L | wc -l")
+    ''
+    """
+    word = _GPU.search(command) if _PROBE.search(command) else None
+    return word[1] if word else "cuda" if "get_device_name" in command else ""

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sphinx_verl_resources import scripts
 from sphinx_verl_resources.memory.registries import EstimatorContext
-from sphinx_verl_resources.scripts.read import read_command, read_script, read_settings
-from sphinx_verl_resources.scripts.unread import unread_settings
+from sphinx_verl_resources.memory.resolve import key_names
+from sphinx_verl_resources.scripts.read import read_command, read_script, read_settings, unread_settings
 
 CASES = yaml.safe_load((Path(__file__).parent / "readings.yaml").read_text("utf-8"))
+ROOM = Path(scripts.__file__).parent
 TRAIN = "python3 -m verl.trainer.main_ppo"
 
 
@@ -26,17 +28,18 @@ def plain(value):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_readings(case):
-    script = case.get("script", "").replace("TRAIN", TRAIN)
-    environment = case.get("env", {})
-    read = read_script(script, "x", environment) if "script" in case else read_settings(case["text"], "x")
+    text = case["text"] if "text" in case else case["script"].replace("TRAIN", TRAIN)
+    read = read_settings(text, "x") if "text" in case else read_script(text, "x", case.get("env", {}))
     if "unread" in case:
-        assert [str(problem) for problem in unread_settings(script, read, "x")] == case["unread"]
+        assert [str(problem) for problem in unread_settings(text, read, "x")] == case["unread"]
         return
     assert {key: plain(value) for key, value in read.values.items()} == case.get("values", {})
     assert dict(read.unresolved) == case.get("unresolved", {})
     assert [str(problem) for problem in read.problems] == case.get("problems", [])
     assert [*read.incomplete] == case.get("incomplete", [])
     assert read.places.keys() == read.values.keys() | read.unresolved.keys()
+    if "config" in case:
+        assert read.config_name == case["config"]
     if "program" in case:
         assert [*read.program[:2]] == case["program"]
     if "asked" in case:
@@ -48,6 +51,17 @@ def test_values_that_are_settled_elsewhere_are_no_problems():
     (problem,) = read.problems_besides({"a.b", "a.d"})
     assert problem.message == "the value of a.c is unknown: the script does not set $X"
     assert read.problems_besides(read.unresolved) == ()
+
+
+def test_keys_of_a_fork_become_keys_of_verl():
+    table = yaml.safe_load((ROOM / "easyr1.yaml").read_text("utf-8"))
+    assert {*table.values()} <= {*key_names()}
+    assert not {*table} & {*key_names()}
+    assert read_settings("\n".join(f"{key}: 1" for key in table), "x").values == dict.fromkeys(
+        table.values(), 1
+    )
+    command = f"{TRAIN} worker.rollout.n=5"  # a log keeps its keys, which tell that EasyR1 ran
+    assert read_command(command, "x").values == {"worker.rollout.n": 5}
 
 
 def test_nothing_of_the_environment_is_read(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.records import Run
-from sphinx_verl_resources.scripts.script_names import ScriptName, contradictions, parse_script_name
+from sphinx_verl_resources.scripts.rules import ScriptName, contradictions, parse_script_name
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,7 @@ from sphinx_verl_resources.scripts.script_names import ScriptName, contradiction
         ("qwen2-7b_grpo_2_h100_fsdp.sh", None),
         ("train.sh", None),
         ("run.py", None),
+        ("scripts.d/run", None),
     ],
 )
 def test_parse(path, expected):
@@ -44,7 +45,7 @@ def row(script: str, **changes) -> Run:
 
 
 def found(run: Run) -> list[str]:
-    return [what for what, _, _ in contradictions(run, run.script.path, lambda name: None)]
+    return [what for what, _, _ in contradictions(run, lambda name: None)]
 
 
 @pytest.mark.parametrize(
