@@ -17,7 +17,7 @@ from ..diagnostics import Location
 from ..memory.request import dotted_leaves
 from ..scripts.overrides import read_overrides
 from ..scripts.read import read_command
-from .lines import Line
+from .facts import Line
 
 #: The beginning of a configuration, at any of its sections.
 _DICT = re.compile(r"\{'(?:actor_rollout_ref|algorithm|critic|data|trainer|ray_init)': ")

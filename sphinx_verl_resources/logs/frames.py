@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from .messages import TABLES
+from ..strict_yaml import read_yaml
+
+#: Everything that is known about failures, see the file's own comments.
+TABLES: dict[str, Any] = read_yaml(Path(__file__).with_name("failures.yaml").read_bytes()).data
 
 _FUNCTIONS = [(re.compile(rf"(?:{row['pattern']})\Z"), row["meaning"]) for row in TABLES["functions"]]
 _ROLES: dict[str, tuple[str, ...]] = TABLES["roles"]

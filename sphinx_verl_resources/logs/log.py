@@ -9,9 +9,8 @@ from typing import Any, BinaryIO
 from ..diagnostics import Code, Diagnostic, Location, warning
 from ..units import GIB
 from .config import PrintedConfig, config_at, is_command, overrides_at
-from .facts import NAMES, Figures, facts_in, metrics_in
+from .facts import NAMES, Figures, Line, facts_in, lines_of, metrics_in
 from .failure import Failure, FailureReader
-from .lines import Line, lines_of
 
 _ADD = "look at the line and add the values by hand"
 
