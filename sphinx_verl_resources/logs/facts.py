@@ -50,18 +50,17 @@ _GPU = (
     r"(?:\|\s+\d+\s+|device_name=|(?i:GPU|device|card)(?: \d+| name)?\W{1,4}|^\W*)"
     r"(?:NVIDIA|AMD Instinct|Tesla|AMD)[ _](?P<gpu>[A-Z]+[ _]?(?:PRO )?\d{1,4}\w*(?:[ _-][\w-]+){0,5})"
 )
-#: Words of lines with a fact, and the pattern of the fact.
-_FACTS = tuple((words, re.compile(pattern)) for words, pattern in (
-    (" version", rf"\b(?P<package>vLLM) API server version {_RELEASE}"),
-    ("LLM engine (", rf"\bInitializing an? (?:V\d )?v?(?P<package>LLM) engine \({_RELEASE}\)"),
-    ("==", rf"{_START}(?P<package>(?i:torch|verl|vllm|sglang))==+{_RELEASE}(?=\s|\Z)"),
-    (" version", rf"{_START}(?P<package>(?i:torch|pytorch|verl|vllm|sglang)) version ?[:=]? ?{_RELEASE}"),
-    ("LLM engine (", r"LLM engine \(.{0,300}?\bmodel='(?P<model>[^']{1,300})'"),
-    ("Sleep mode freed", r"Sleep mode freed (?P<freed>\d+\.\d+) GiB memory, (?P<left>\d+\.\d+) GiB"),
-    ("NVIDIA", _GPU),
-    ("AMD ", _GPU),
-    ("Tesla", _GPU),
-))  # fmt: skip
+#: Words of lines with a fact, and the patterns of facts.
+_WORDS = re.compile(r" version|LLM engine \(|==|Sleep mode freed|NVIDIA|AMD |Tesla")
+_FACTS = tuple(map(re.compile, (
+    rf"\b(?P<package>vLLM) API server version {_RELEASE}",
+    rf"\bInitializing an? (?:V\d )?v?(?P<package>LLM) engine \({_RELEASE}\)",
+    rf"{_START}(?P<package>(?i:torch|verl|vllm|sglang))==+{_RELEASE}(?=\s|\Z)",
+    rf"{_START}(?P<package>(?i:torch|pytorch|verl|vllm|sglang)) version ?[:=]? ?{_RELEASE}",
+    r"LLM engine \(.{0,300}?\bmodel='(?P<model>[^']{1,300})'",
+    r"Sleep mode freed (?P<freed>\d+\.\d+) GiB memory, (?P<left>\d+\.\d+) GiB",
+    _GPU,
+)))  # fmt: skip
 _PACKAGES = {"llm": "vllm", "pytorch": "torch"}
 #: Words of lines about a version that something asks for.
 _ASKED = re.compile(r"(?i)requir|expect|recommend|install|upgrad|need|support|since|deprecat|minimum")
@@ -116,23 +115,24 @@ def _line(text: str, number: int, column: int) -> Iterator[Line]:
 
 
 class Metrics(NamedTuple):
-    """The figures of one step, by name, and the names of those that cannot be read."""
+    """The figures of one step, by name, and the names of those that cannot be read.
 
-    step: int
+    ``step`` is None in other lines, whose figures cannot be read either.
+    """
+
+    step: int | None
     figures: dict[str, float]
     unread: tuple[str, ...]
 
 
-def metrics_in(line: Line) -> Metrics | None:
-    """Return the figures of a line; None if it is not the line of a step.
+def metrics_in(line: Line) -> Metrics:
+    """Return the figures of a line.
 
     >>> metrics_in(Line("step:3 - actor/perf/max_memory_allocated_gb:np.float64(71.3) - perf/mfu/actor:oops"))
     Metrics(step=3, figures={'perf/max_memory_allocated_gb': 71.3}, unread=('perf/mfu/actor',))
     """
     begin = _STEP.search(line.text) if "step:" in line.text else None
-    if not begin:
-        return None
-    items = line.text[begin.end() :].split(" - ")
+    items = line.text[begin.end() :].split(" - ") if begin else []
     figures: dict[str, float] = {}
     for item in items if line.is_whole else items[:-1]:  # the end of a number may be cut off
         key, _, value = item.strip().partition(":")
@@ -141,7 +141,7 @@ def metrics_in(line: Line) -> Metrics | None:
             figure = float(number[1])
             figures[name] = max(figure, figures.get(name, 0)) if name in _PEAKS else figure
     unread = (name for name in NAMES if name in line.text and name not in figures)
-    return Metrics(int(begin[1]), figures, tuple(unread))
+    return Metrics(int(begin[1]) if begin else None, figures, tuple(unread))
 
 
 @dataclass
@@ -149,18 +149,15 @@ class Figures:
     """The figures of one run.
 
     Attributes:
-        steps: the number of steps with a figure.
-        last_step: the number of the last step.
+        last_step: the number of the last step; None without any.
         values: the values of each figure, by name.
     """
 
-    steps: int = 0
-    last_step: int = -1
+    last_step: int | None = None
     values: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, metrics: Metrics) -> None:
         """Add the figures of one line."""
-        self.steps += metrics.step != self.last_step
         self.last_step = metrics.step
         for name, value in metrics.figures.items():
             self.values.setdefault(name, []).append(value)
@@ -192,8 +189,8 @@ def facts_in(text: str) -> Iterator[tuple[str, str]]:
     >>> list(facts_in("|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |"))
     [('gpu', 'H100 80GB HBM3')]
     """
-    for words, pattern in _FACTS:
-        for match in pattern.finditer(text) if words in text else ():
+    for pattern in _FACTS if _WORDS.search(text) else ():
+        for match in pattern.finditer(text):
             groups = match.groupdict()
             if "gpu" in groups:
                 yield "gpu", groups["gpu"].replace("_", " ").removesuffix(".json").strip()
