@@ -17,7 +17,7 @@ from ..diagnostics import Location
 from ..memory.request import dotted_leaves
 from ..scripts.overrides import read_overrides
 from ..scripts.read import read_command
-from .lines import Line
+from .facts import Line
 
 #: The beginning of a configuration, at any of its sections.
 _DICT = re.compile(r"\{'(?:actor_rollout_ref|algorithm|critic|data|trainer|ray_init)': ")
@@ -40,7 +40,10 @@ _UNREAD = "<not read>"
 def config_at(line: Line) -> PrintedConfig | None:
     """Return the configuration that begins in a line; None if there is none."""
     begin = _DICT.search(line.text)
-    return PrintedConfig(line._replace(text=line.text[begin.start() :]), begin.start()) if begin else None
+    if not begin:
+        return None
+    start = begin.start()
+    return PrintedConfig(line._replace(text=line.text[start:], column=line.column + start))
 
 
 def is_command(line: Line) -> bool:
@@ -64,35 +67,30 @@ class PrintedConfig:
     """A configuration of one worker, line by line.
 
     Attributes:
-        line: its first line.
-        column: the column of its beginning.
+        line: its first line, from its beginning.
         is_complete: whether every bracket is closed.
     """
 
-    def __init__(self, line: Line, before: int) -> None:
-        self.line, self.column, self.is_complete = line, line.column + before, False
+    def __init__(self, line: Line) -> None:
+        self.line, self.is_complete = line, False
         self._texts: list[str] = []
-        self._open, self._length = "", 0
+        self._depth = 0
         self.add(line)
 
     def __len__(self) -> int:
-        return self._length
+        return sum(map(len, self._texts))
 
     def add(self, line: Line) -> bool:
         """Add a line of the same worker; return False if it is not part of the configuration."""
-        if self._texts and not _CONTINUES.match(line.text):
+        if self.is_complete or (self._texts and not _CONTINUES.match(line.text)):
             return False
         end = len(line.text)
         for token in _TOKEN.finditer(line.text):
-            if token[0] in "{[(":
-                self._open += token[0]
-            elif token[0] in "}])":
-                self._open = self._open[:-1]
-            if not self._open:
+            self._depth += (token[0] in "{[(") - (token[0] in "}])")
+            if not self._depth:
                 self.is_complete, end = True, token.end()
                 break
         self._texts.append(line.text[:end])
-        self._length += end + 1
         return True
 
     def values(self) -> tuple[dict[str, Any], list[str]]:
@@ -101,10 +99,9 @@ class PrintedConfig:
         plain = _ATOM.sub(lambda match: match["text"] or match["number"] or repr(_UNREAD), text)
         leaves = dotted_leaves(_evaluated(text) or _evaluated(plain) or {})
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in leaves}
-        unread = (
-            ["all of it"] if not values else [key for key, value in values.items() if _UNREAD in repr(value)]
-        )
-        return {key: value for key, value in values.items() if key not in unread}, unread
+        unread = [key for key, value in values.items() if _UNREAD in repr(value)]
+        known = {key: value for key, value in values.items() if key not in unread}
+        return known, unread if values else ["all of it"]
 
 
 def _evaluated(text: str) -> Any:

@@ -12,7 +12,7 @@ from ..memory.allocations import size_of
 from ..memory.estimate import Estimate, attempt, largest_that_fits
 from ..memory.phases import LABELS, Phase
 from ..memory.registries import EstimatorContext, capacity_of
-from ..memory.request import ACTOR, Request
+from ..memory.request import Request
 from ..memory.resolve import release_for
 from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import CURRENT, Version, version_of, version_text
@@ -79,12 +79,12 @@ class Diagnosis:
         may count the pool of a sleeping engine, which is not on the GPU: then nobody knows who holds what.
         """
         sizes = self.failure.sizes if self.failure and self.failure.phase != "host" else {}
-        held = {"others": sizes["others"]} if "others" in sizes else {}
+        holders = {"others": sizes["others"]} if "others" in sizes else {}
         if "allocated" in sizes and "in_use" in sizes:
             pytorch = sizes["allocated"] + sizes.get("reserved_unallocated", 0)
             if pytorch <= sizes["in_use"]:
-                held |= {"pytorch": pytorch, "besides": sizes["in_use"] - pytorch}
-        return held
+                holders |= {"pytorch": pytorch, "besides": sizes["in_use"] - pytorch}
+        return holders
 
     @cached_property
     def is_awake(self) -> bool:
@@ -158,23 +158,22 @@ def diagnose(log: Log, request: Request, data: EstimatorContext, version: Versio
         f"the GPU's type{f' (it has {memory:g} GB)' if memory else ''}": not request.gpu,
         f"the version of verl{assumed}": not known,
     }
-    is_named = any(request.config.get(key) for key in (f"{ACTOR}.strategy", "model_engine"))
-    is_megatron = failure is not None and "megatron" in failure.traits and not is_named
+    is_megatron = failure is not None and "megatron" in failure.traits  # counts where no setting says it
     backend = request.backend or ("megatron" if is_megatron else None)
     request = replace(request, version=release, memory_gb=memory, backend=backend)
     missing = tuple(text for text, is_missing in facts.items() if is_missing)
-    found = Diagnosis(failure, log, request, data, missing, is_release_assumed=not known)
-    if found.is_easyr1:
-        return replace(found, no_estimate="EasyR1's settings are not modelled")
+    diagnosis = Diagnosis(failure, log, request, data, missing, is_release_assumed=not known)
+    if diagnosis.is_easyr1:
+        return replace(diagnosis, no_estimate="EasyR1's settings are not modelled")
     if not (request.config and request.model):
-        return found
+        return diagnosis
     own = attempt(request, data)
     if isinstance(own, NoAnswerError):
-        return replace(found, no_estimate=str(own))
+        return replace(diagnosis, no_estimate=str(own))
     if own.undecided:
-        return replace(found, no_estimate=f"not read: {'; '.join(own.undecided)}")
+        return replace(diagnosis, no_estimate=f"not read: {'; '.join(own.undecided)}")
     bound = _bound(own, failure) if failure else None
-    return replace(found, estimate=own.with_mean(bound) if bound else own, bound=bound)
+    return replace(diagnosis, estimate=own.with_mean(bound) if bound else own, bound=bound)
 
 
 def _release(log: Log, request: Request, data: EstimatorContext) -> tuple[Version, str]:

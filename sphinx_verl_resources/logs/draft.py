@@ -66,25 +66,25 @@ class Sources:
     Attributes:
         script: the settings in the script, and in the configuration beside it that it selects.
         path: the path of the script.
-        log: the log.
+        log: the log; an empty one if there is none.
         has_defaults: whether unset options have verl's defaults; a log may be cut off.
         problems: what is doubtful or left out.
     """
 
     script: SettingsText = field(default_factory=SettingsText)
     path: str = ""
-    log: Log | None = None
+    log: Log = field(default_factory=Log)
     has_defaults: bool = False
     problems: list[Diagnostic] = field(default_factory=list)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The known settings. The log is what ran: it overrides the script."""
-        return {**self.script.values, **(self.log.settings if self.log else {})}
+        return {**self.script.values, **self.log.settings}
 
     def warn(self, code: Code, message: str, remedy: str, key: str = "") -> None:
         """Add a problem at the place of a key in the script; without one, in the script or the log."""
-        place = self.script.places.get(key) or Location(self.path or (self.log.shown if self.log else ""))
+        place = self.script.places.get(key) or Location(self.path or self.log.shown)
         self.problems.append(warning(place, code, message, remedy))
 
 
@@ -97,62 +97,60 @@ def fields_of_run(sources: Sources, options: argparse.Namespace, data: Estimator
         NoAnswerError: an option names an unknown GPU.
     """
     script, log, settings = sources.script, sources.log, sources.settings
-    named = parse_script_name(sources.path.replace("\\", "/")) or ScriptName("", "")
-    versions, printed = (log.versions, log.gpu) if log else ({}, "")
-    asked, nodes = gpus_of(options, data)
+    label = parse_script_name(sources.path.replace("\\", "/")) or ScriptName("", "")
+    versions = log.versions
+    gpus, nodes = gpus_of(options, data)
     lacking = set() if sources.has_defaults else {ESTIMATOR, *TRAINER_GPUS}
     unread = frozenset({*script.unresolved, *lacking} - {*settings, *nodes})
     pools = all_gpus({**dict.fromkeys(unread - lacking), **settings, **nodes}, unread, data)
-    count = asked.get("gpus") or (named.count if pools.open_key else pools.total)
+    count = gpus.get("gpus") or (label.count if pools.open_key else pools.total)
     count = count if count and count <= MOST_GPUS else None
-    gpu = asked.get("gpu") or recorded_gpu(printed or named.device or "", data.gpus)
-    if printed and not gpu:
-        message = f"the GPU {printed!r} is not recorded, or has several memory sizes"
+    gpu = gpus.get("gpu") or recorded_gpu(log.gpu or label.device or "", data.gpus)
+    if log.gpu and not gpu:
+        message = f"the GPU {log.gpu!r} is not recorded, or has several memory sizes"
         sources.warn("unknown_gpu", message, "give it with --gpu")
-    logged = [name for name in ENGINES if name in versions]
-    engines = (options.engine, settings.get(_ENGINE), named.engine, logged[0] if len(logged) == 1 else None)
+    in_log = [name for name in ENGINES if name in versions]
+    engines = (options.engine, settings.get(_ENGINE), label.engine, in_log[0] if len(in_log) == 1 else None)
     engine = next((name for name in engines if name in ENGINES), TODO)
     verl = options.verl_version or versions.get("verl")
     fields: dict[str, Any] = {
         "model": _model(sources, options.model, data),
         "task": options.task or task_in(settings, program_of(script), unread) or TODO,
         "gpus": {"count": count or TODO, "type": gpu or TODO},
-        "train": options.train or _train(sources, named) or TODO,
+        "train": options.train or _train(sources, label) or TODO,
         "infer": {"engine": engine, "version": options.engine_version or versions.get(engine, TODO)},
-        "versions": {"verl": verl or TODO},
+        "versions": {"verl": verl or TODO} | {name: versions[name] for name in versions if name == "torch"},
         "script": _link(sources),
-        "measured": measured_fields(log.figures) if log else {},
+        "measured": measured_fields(log.figures),
+        "settings": _settings(sources, verl, data),
     }
     if count and not (pools.others or TRAINER_GPUS[0] in unread or count % pools.nodes):
         fields["gpus"]["nodes"] = pools.nodes
-    if "torch" in versions:
-        fields["versions"]["torch"] = versions["torch"]
-    fields["settings"] = _published(_recorded(sources, verl, data), sources)
     settled = {*settings, *filter(is_private, script.unresolved)}
     settled |= {key for name, keys in _REPLACED.items() if getattr(options, name) for key in keys}
-    sources.problems.extend([*script.problems_besides(settled), *(log.problems if log else ())])
+    sources.problems.extend([*script.problems_besides(settled), *log.problems])
     return {name: value for name, value in fields.items() if value}
 
 
-def _model(sources: Sources, asked: str | None, data: EstimatorContext) -> str:
+def _model(sources: Sources, option: str | None, data: EstimatorContext) -> str:
     """Return the model, TODO if it is unknown."""
     known, script, log = data.architectures, sources.script, sources.log
-    in_log = log and (log.settings.get(_MODEL) or log.model)
+    in_log = log.settings.get(_MODEL) or log.model
     in_script = model_of(known, script.values.get(_MODEL), left_open=script.unresolved.get(_MODEL))
-    named = model_of(known, asked) if asked else model_of(known, in_log, in_script.text)
-    if not named.found:
-        sources.warn(*named.why_none(known, "with --model"), _MODEL)
-        return named.text if named.is_hub_name else TODO
-    name, note = named.found
+    mention = model_of(known, option) if option else model_of(known, in_log, in_script.text)
+    if not mention.found:
+        sources.warn(*mention.why_none(known, "with --model"), _MODEL)
+        return mention.text if mention.is_hub_name else TODO
+    name, note = mention.found
     if note:
         sources.warn("unknown_model", note, "give another with --model", _MODEL)
-    if in_log and not asked and in_script.found and in_script.found.name != name:
+    if in_log and not option and in_script.found and in_script.found.name != name:
         message = f"the model is {in_script.found.name} in the script but {name} in the log"
         sources.warn("log_differs", f"{message}; the log's is recorded", _ONE_RUN, _MODEL)
     return name
 
 
-def _train(sources: Sources, named: ScriptName) -> str | None:
+def _train(sources: Sources, label: ScriptName) -> str | None:
     """Return the training backend."""
     script = sources.script
     for value in (str(sources.settings.get(key)).lower() for key in _STRATEGY):
@@ -162,7 +160,7 @@ def _train(sources: Sources, named: ScriptName) -> str | None:
     if is_megatron or "megatron" in (script.config_name or ""):
         return "megatron"
     is_default = sources.has_defaults and not script.unresolved.keys() & {*_STRATEGY}
-    return named.train or ("fsdp" if is_default else None)
+    return label.train or ("fsdp" if is_default else None)
 
 
 def _link(sources: Sources) -> dict[str, str]:
@@ -178,9 +176,8 @@ def _link(sources: Sources) -> dict[str, str]:
         return {"ref": ref, "path": f"{prefix}{path.name}"}
     if sources.path:
         message = "the script is not linked, because it is not committed in a checkout of verl"
-        sources.warn(
-            "script_place", message, "commit it there and give that path, or add 'script' to the file"
-        )
+        remedy = "commit it there and give that path, or add 'script' to the file"
+        sources.warn("script_place", message, remedy)
     return {}
 
 
@@ -199,44 +196,32 @@ def is_private(key: str, value: Any = None) -> bool:
     )
 
 
-def _recorded(sources: Sources, verl: str | None, data: EstimatorContext) -> dict[str, Any]:
-    """Return the settings of the script, and those of the log that are not verl's defaults."""
+def _settings(sources: Sources, verl: str | None, data: EstimatorContext) -> dict[str, Any]:
+    """Return the settings of the script, and those of the log that are not verl's defaults.
+
+    Those that are private or that no run file can contain are left out.
+    """
+    script, log, settings = sources.script, sources.log.settings, sources.settings
     defaults, known = data.defaults(version_of(verl) or CURRENT), data.config_keys
-    printed = sources.log.settings if sources.log else {}
-    keys = dict.fromkeys(sources.script.places)
-    for key, value in printed.items():
-        if key in _ALWAYS or (key in known and value not in (None, defaults.get(key, TODO))):
-            keys[key] = None
-    return {key: sources.settings[key] for key in keys if key in sources.settings}
-
-
-def _published(values: dict[str, Any], sources: Sources) -> dict[str, Any]:
-    """Return settings without those that are private or that no run file can contain."""
-    before = sources.script.values
-    private = {key for key in (*values, *sources.script.unresolved) if is_private(key, values.get(key))}
-    public = {key: value for key, value in values.items() if key not in private}
+    changed = {key for key in log if key in known and log[key] not in (None, defaults.get(key, TODO))}
+    keys = [*script.places, *(key for key in log if key in _ALWAYS | changed)]
+    private = {key for key in keys if is_private(key, settings.get(key))}
+    public = {key: settings[key] for key in keys if key in settings and key not in private}
     errors = try_model({"settings": public}, Run)[1]
     wrong = {str(error["loc"][1]) for error in errors if error["loc"][0] == "settings"}
     wrong |= {key for key, value in public.items() if _UNWRITABLE.search(str(value))}
     reasons = {"they contain files, accounts or machines": private, "a run file cannot contain them": wrong}
-    for reason, keys in reasons.items():
-        if listed := ", ".join(sorted(keys - {_MODEL})):  # the model has its own field
-            message = f"settings left out, because {reason}: {listed}"
+    for reason, omitted in reasons.items():
+        if names := ", ".join(sorted(omitted - {_MODEL})):  # the model has its own field
+            message = f"settings left out, because {reason}: {names}"
             sources.warn("left_out", message, "add by hand those that others need")
     public = {key: value for key, value in public.items() if key not in wrong}
-    if differing := [key for key in public if key in before and not _same(before[key], public[key])]:
+    before = script.values
+    if differing := [key for key in public if key in before and before[key] != public[key]]:
         pairs = [f"{key} (script {as_text(before[key])}, log {as_text(public[key])})" for key in differing]
         message = f"script and log differ in {counted(len(pairs), 'setting')}, and the log's are recorded"
         sources.warn("log_differs", f"{message}: {', '.join(pairs)}", _ONE_RUN, differing[0])
     return public
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two values mean the same; verl converts text to numbers."""
-    try:
-        return bool(one == other) or float(one) == float(other)
-    except (TypeError, ValueError, OverflowError):
-        return str(one).strip().lower() == str(other).strip().lower()
 
 
 # -- issues
@@ -260,9 +245,8 @@ def fields_of_issue(body: str, shown: str) -> dict[str, Any]:
     text = re.sub("(?m)^### (.+)$", lambda match: f"{_LABELS.get(match[1].lower(), match[1].lower())}:", text)
     document = read_yaml(text.encode(), shown)
     if document.problems or not isinstance(document.data, dict):
-        nothing = Diagnostic(
-            Location(shown), "file_empty", "the text has no headings of the form", "give all of it"
-        )
+        message = "the text has no headings of the form"
+        nothing = Diagnostic(Location(shown), "file_empty", message, "give all of it")
         raise NoAnswerError(*(document.problems or [nothing]))
     answers = {name: value for name, value in document.data.items() if value is not None}
     fields = {"model": TODO, "task": TODO, "gpus": "", **answers}

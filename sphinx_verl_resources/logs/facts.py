@@ -1,17 +1,28 @@
-"""Facts in the lines of a log: the figures of a step, versions, GPU and model.
+"""The lines of a log, and the facts in them: the figures of a step, versions, GPU and model.
 
-verl prints a line of figures after each step: ``step:1 - perf/…:71.3 - …``. A version or a GPU counts only
-where the words around it leave no doubt.
+A log of any size is read line by line, without colours and without the worker's name. verl prints a line of
+figures after each step: ``step:1 - perf/…:71.3 - …``. A version or a GPU counts only where the words around
+it leave no doubt.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
 
-from .lines import Line
+#: Characters to keep of a line; verl's lines of figures have a tenth of them.
+MAX_LINE = 1 << 16
+#: Terminal control sequences: colours, and titles.
+_CONTROLS = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
+#: The worker that Ray prints before a line, perhaps after a time or a name. In messages, the same brackets
+#: follow a task, as in ``ray::main_task() (pid=7)``.
+_WORKER = re.compile(r"(?:^|(?<=\s))(?<!\(\) )(?<!task )(?<!lease )\((?P<who>[^()]*\bpid=\d+[^()]*)\) ?")
+#: The first columns, in which the worker's name begins.
+_FRONT = 160
 
 #: The figures of memory, in GiB despite their names. PyTorch's are the largest since the run started.
 PEAK_ALLOCATED, PEAK_RESERVED = "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"
@@ -39,41 +50,89 @@ _GPU = (
     r"(?:\|\s+\d+\s+|device_name=|(?i:GPU|device|card)(?: \d+| name)?\W{1,4}|^\W*)"
     r"(?:NVIDIA|AMD Instinct|Tesla|AMD)[ _](?P<gpu>[A-Z]+[ _]?(?:PRO )?\d{1,4}\w*(?:[ _-][\w-]+){0,5})"
 )
-#: Words of lines with a fact, and the pattern of the fact.
-_FACTS = tuple((words, re.compile(pattern)) for words, pattern in (
-    (" version", rf"\b(?P<package>vLLM) API server version {_RELEASE}"),
-    ("LLM engine (", rf"\bInitializing an? (?:V\d )?v?(?P<package>LLM) engine \({_RELEASE}\)"),
-    ("==", rf"{_START}(?P<package>(?i:torch|verl|vllm|sglang))==+{_RELEASE}(?=\s|\Z)"),
-    (" version", rf"{_START}(?P<package>(?i:torch|pytorch|verl|vllm|sglang)) version ?[:=]? ?{_RELEASE}"),
-    ("LLM engine (", r"LLM engine \(.{0,300}?\bmodel='(?P<model>[^']{1,300})'"),
-    ("Sleep mode freed", r"Sleep mode freed (?P<freed>\d+\.\d+) GiB memory, (?P<left>\d+\.\d+) GiB"),
-    ("NVIDIA", _GPU),
-    ("AMD ", _GPU),
-    ("Tesla", _GPU),
-))  # fmt: skip
+#: Words of lines with a fact, and the patterns of facts.
+_WORDS = re.compile(r" version|LLM engine \(|==|Sleep mode freed|NVIDIA|AMD |Tesla")
+_FACTS = tuple(map(re.compile, (
+    rf"\b(?P<package>vLLM) API server version {_RELEASE}",
+    rf"\bInitializing an? (?:V\d )?v?(?P<package>LLM) engine \({_RELEASE}\)",
+    rf"{_START}(?P<package>(?i:torch|verl|vllm|sglang))==+{_RELEASE}(?=\s|\Z)",
+    rf"{_START}(?P<package>(?i:torch|pytorch|verl|vllm|sglang)) version ?[:=]? ?{_RELEASE}",
+    r"LLM engine \(.{0,300}?\bmodel='(?P<model>[^']{1,300})'",
+    r"Sleep mode freed (?P<freed>\d+\.\d+) GiB memory, (?P<left>\d+\.\d+) GiB",
+    _GPU,
+)))  # fmt: skip
 _PACKAGES = {"llm": "vllm", "pytorch": "torch"}
 #: Words of lines about a version that something asks for.
 _ASKED = re.compile(r"(?i)requir|expect|recommend|install|upgrad|need|support|since|deprecat|minimum")
 
 
-class Metrics(NamedTuple):
-    """The figures of one step, by name, and the names of those that cannot be read."""
+class Line(NamedTuple):
+    """A line of a log, or its part between two carriage returns, which progress bars print.
 
-    step: int
+    Attributes:
+        text: the text.
+        who: the worker, as in ``TaskRunner pid=7``; empty for the program that started the run.
+        number: the number of the line, from 1.
+        column: the column in the file's line, from 1.
+        is_whole: whether its end is there.
+    """
+
+    text: str
+    who: str = ""
+    number: int = 1
+    column: int = 1
+    is_whole: bool = True
+
+
+def lines_of(stream: BinaryIO) -> Iterator[Line]:
+    r"""Yield the lines of a log that are not empty; any bytes are accepted.
+
+    Zero bytes, with which the beginning of a truncated log is filled, are left out.
+
+    >>> log = io.BytesIO(b"\x1b[36m(TaskRunner pid=7)\x1b[0m step:1 - a:2\n")
+    >>> [(line.text, line.who) for line in lines_of(log)]
+    [('step:1 - a:2', 'TaskRunner pid=7')]
+    """
+    reader = io.TextIOWrapper(stream, "utf-8", "replace", newline="")
+    text, number, column, end = "", 1, 1, 1
+    for part in iter(partial(reader.readline, MAX_LINE), ""):
+        text, end = (text + part.replace("\0", ""))[:MAX_LINE], end + len(part)
+        if part.endswith(("\n", "\r")):
+            yield from _line(text, number, column)
+            number, end = (number + 1, 1) if part.endswith("\n") else (number, end)
+            text, column = "", end
+    yield from _line(text, number, column)
+    reader.detach()  # the stream is the caller's
+
+
+def _line(text: str, number: int, column: int) -> Iterator[Line]:
+    plain = _CONTROLS.sub("", text).lstrip("\ufeff\ufffd")  # a byte order mark
+    worker = _WORKER.search(plain, 0, _FRONT) if "pid=" in plain else None
+    who, shown = (worker["who"], plain[worker.end() :]) if worker else ("", plain)
+    shown = shown.partition(" [repeated ")[0].rstrip()
+    if shown:
+        yield Line(shown, who, number, column, text.endswith(("\n", "\r")))
+
+
+class Metrics(NamedTuple):
+    """The figures of one step, by name, and the names of those that cannot be read.
+
+    ``step`` is None in other lines, whose figures cannot be read either.
+    """
+
+    step: int | None
     figures: dict[str, float]
     unread: tuple[str, ...]
 
 
-def metrics_in(line: Line) -> Metrics | None:
-    """Return the figures of a line; None if it is not the line of a step.
+def metrics_in(line: Line) -> Metrics:
+    """Return the figures of a line.
 
     >>> metrics_in(Line("step:3 - actor/perf/max_memory_allocated_gb:np.float64(71.3) - perf/mfu/actor:oops"))
     Metrics(step=3, figures={'perf/max_memory_allocated_gb': 71.3}, unread=('perf/mfu/actor',))
     """
     begin = _STEP.search(line.text) if "step:" in line.text else None
-    if not begin:
-        return None
-    items = line.text[begin.end() :].split(" - ")
+    items = line.text[begin.end() :].split(" - ") if begin else []
     figures: dict[str, float] = {}
     for item in items if line.is_whole else items[:-1]:  # the end of a number may be cut off
         key, _, value = item.strip().partition(":")
@@ -82,7 +141,7 @@ def metrics_in(line: Line) -> Metrics | None:
             figure = float(number[1])
             figures[name] = max(figure, figures.get(name, 0)) if name in _PEAKS else figure
     unread = (name for name in NAMES if name in line.text and name not in figures)
-    return Metrics(int(begin[1]), figures, tuple(unread))
+    return Metrics(int(begin[1]) if begin else None, figures, tuple(unread))
 
 
 @dataclass
@@ -90,18 +149,15 @@ class Figures:
     """The figures of one run.
 
     Attributes:
-        steps: the number of steps with a figure.
-        last_step: the number of the last step.
+        last_step: the number of the last step; None without any.
         values: the values of each figure, by name.
     """
 
-    steps: int = 0
-    last_step: int = -1
+    last_step: int | None = None
     values: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, metrics: Metrics) -> None:
         """Add the figures of one line."""
-        self.steps += metrics.step != self.last_step
         self.last_step = metrics.step
         for name, value in metrics.figures.items():
             self.values.setdefault(name, []).append(value)
@@ -133,8 +189,8 @@ def facts_in(text: str) -> Iterator[tuple[str, str]]:
     >>> list(facts_in("|   0  NVIDIA H100 80GB HBM3          On  |   00000000:18:00.0 Off |"))
     [('gpu', 'H100 80GB HBM3')]
     """
-    for words, pattern in _FACTS:
-        for match in pattern.finditer(text) if words in text else ():
+    for pattern in _FACTS if _WORDS.search(text) else ():
+        for match in pattern.finditer(text):
             groups = match.groupdict()
             if "gpu" in groups:
                 yield "gpu", groups["gpu"].replace("_", " ").removesuffix(".json").strip()

@@ -12,19 +12,33 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..diagnostics import Location
-from .frames import Frame, Phases, frame_of, is_driver_task, phases_of
-from .lines import Line
-from .messages import form_of, sizes_in
+from .facts import Line
+from .frames import TABLES, Frame, Phases, frame_of, is_driver_task, phases_of
 
 UNKNOWN = "unknown"
-#: What the files of a traceback say about the run, by name.
+
+_FORMS = [(re.compile(row["pattern"]), row["form"], row.get("phase", "")) for row in TABLES["messages"]]
+#: A part of every message, to leave out most lines.
+_ANY = re.compile(r"emory|OOMKilled|ALLOC_FAILED|worker died|SYSTEM_ERROR|SIGKILL|larger than the max")
+#: Messages after which a library tries again.
+_HARMLESS = re.compile(r"may not be an issue|\(may retry\)")
+
+#: Ray's GB are GiB.
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "GB": 2**30, "TiB": 2**40}
+_SIZE = r"(\d+(?:\.\d+)?)(?: ?(bytes|[KMGT]iB|GB))?"
+_SIZES = [(row["name"], re.compile(row["pattern"].replace("#", _SIZE))) for row in TABLES["sizes"]]
+_OTHER = re.compile(rf"[Pp]rocess \d+ has {_SIZE} memory in use")
+
+#: What the files and functions of a traceback say about the run, by name.
 _TRAITS = {
-    "megatron": re.compile(r"/megatron/"),
+    # What a rollout engine does when it starts.
+    "capture": r":\w*(?:capture|cuda_?graph)",
+    "profile": r":(?:profile_run|determine_available_memory)$",
+    "weights": r":(?:load_model|make_layers|initialize_model)$",
+    "megatron": r"/megatron/",
     # Workers that verl removed after v0.7.1 (commit 044bbba27).
-    "old-workers": re.compile(
-        r"\bverl/.*(?:fsdp|megatron)_workers\.py|\b(?:dp|megatron)_(?:actor|critic)\.py"
-    ),
-    "easyr1": re.compile(r"\bverl/trainer/main\.py"),
+    "old-workers": r"\bverl/.*(?:fsdp|megatron)_workers\.py|\b(?:dp|megatron)_(?:actor|critic)\.py",
+    "easyr1": r"\bverl/trainer/main\.py",
 }
 _BEGINS = ("Traceback (most recent call last)", "Unhandled error (suppress with")
 #: The last line of a traceback.
@@ -59,8 +73,7 @@ class Failure:
             this process, so it may exceed the GPU's memory; ``reserved_unallocated``, PyTorch's reserve;
             ``free`` and ``capacity``, those of the GPU, or of the node.
         step: the last step with figures before the failure.
-        frame: the function that decides the phase, or the deepest one known.
-        traits: what the traceback says about the run: ``megatron``, ``old-workers``, ``easyr1``.
+        traits: what the traceback says about the run: names in ``_TRAITS``.
     """
 
     phase: str
@@ -71,7 +84,6 @@ class Failure:
     phases: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     step: int | None = None
-    frame: str = ""
     traits: frozenset[str] = frozenset()
 
     @property
@@ -91,7 +103,7 @@ class _Traceback:
 
     frames: deque[Frame] = field(default_factory=lambda: deque(maxlen=200))
     is_whole: bool = False
-    announced: tuple[Location, str] | None = None
+    announcement: tuple[Location, str] | None = None
 
 
 class FailureReader:
@@ -103,8 +115,8 @@ class FailureReader:
         self._kinds: dict[str, deque[Frame]] = {}
         self._first: Failure | None = None
         self._first_worker = ""
-        self._survived: Failure | None = None
-        self._doubtful: Failure | None = None
+        #: The last failure that the run survived; otherwise the first that may not be one.
+        self._fallback: Failure | None = None
 
     def take_frame(self, line: Line, place: Location) -> bool:
         """Read a line; return whether it is a frame of a traceback."""
@@ -113,7 +125,7 @@ class FailureReader:
             self._tracebacks[_worker(line)] = _Traceback(is_whole=True)
         if frame:
             own = self._tracebacks.setdefault(_worker(line), _Traceback())
-            own.announced = (place, line.text) if _TASK_ERROR in line.text else own.announced
+            own.announcement = (place, line.text) if _TASK_ERROR in line.text else own.announcement
             own.frames.append(frame)
             self._kinds.setdefault(line.who.partition(" ")[0], deque(maxlen=1000)).append(frame)
         return frame is not None
@@ -126,43 +138,42 @@ class FailureReader:
         worker, (name, phase) = _worker(line), form
         is_end = bool(_RAISED.search(line.text)) or (name == "nccl" and "WARN" not in line.text)
         own = self._tracebacks.get(worker, _Traceback())
-        told = self._phases(line, own) if is_end else Phases()
+        phases = self._phases(line, own) if is_end else Phases()
         if phase:
-            told = Phases((phase,), told.frame, "message")
-        elif name == "cumem" and step is not None and told.name == UNKNOWN:  # the engine was loaded long ago
-            told, name = Phases(("weight-sync",), told.frame, "position"), "wake-up"
-        files = [frame.file for frame in own.frames]
-        traits = frozenset(trait for trait, pattern in _TRAITS.items() if any(map(pattern.search, files)))
-        found = _failure(told, name, place, line.text, step=step, traits=traits, sizes=sizes_in(line.text))
-        first = self._first
-        if not found.is_evidence:
-            self._doubtful = self._doubtful or found
+            phases = Phases((phase,), "message")
+        elif name == "cumem" and step is not None and phases.name == UNKNOWN:  # the engine is loaded already
+            phases, name = Phases(("weight-sync",), "position"), "wake-up"
+        frames = "\n".join(f"{frame.file}:{frame.function}" for frame in own.frames)
+        traits = frozenset(trait for trait, pattern in _TRAITS.items() if re.search(pattern, frames, re.M))
+        text, sizes, first = line.text, sizes_in(line.text), self._first
+        failure = _failure(phases, name, place, text, step=step, traits=traits, sizes=sizes)
+        if not failure.is_evidence:
+            self._fallback = self._fallback or failure
         elif first is None:
-            self._first, self._first_worker = found, worker
-        elif name in _WRAPPERS and worker == self._first_worker and first.phase in (UNKNOWN, found.phase):
-            self._first = _completed(replace(found, place=first.place), first)
-        elif first.phase == found.phase == "host" or (is_end and _is_same(first, found)):
-            self._first = _completed(first, found)
+            self._first, self._first_worker = failure, worker
+        elif name in _WRAPPERS and worker == self._first_worker and first.phase in (UNKNOWN, failure.phase):
+            self._first = _completed(replace(failure, place=first.place), first)
+        elif first.phase == failure.phase == "host" or (is_end and _is_same(first, failure)):
+            self._first = _completed(first, failure)
         if is_end:
             self._tracebacks.pop(worker, None)
 
     def take_step(self) -> None:
         """Note that the run goes on, so that what was read did not end it."""
-        self._survived, self._first = self._first or self._survived, None
+        self._fallback, self._first = self._first or self._fallback, None
 
     def result(self) -> Failure | None:
         """Return the failure that ended the run, or the last one that did not.
 
         A log may end within a traceback that Ray announces, before its message.
         """
-        found = self._first
         for own in self._tracebacks.values():
-            if own.announced and not (found and found.possible != (UNKNOWN,)):
-                place, text = own.announced
-                told = phases_of(own.frames, is_whole=own.is_whole, has_ended=False)
+            if own.announcement and not self._first:
+                place, text = own.announcement
+                phases = phases_of(own.frames, is_whole=own.is_whole, has_ended=False)
                 # The driver fails in the same way if Ray kills a worker for lack of host memory.
-                found = found or _failure(Phases() if is_driver_task(text) else told, "task", place, text)
-        return found or self._survived or self._doubtful
+                return _failure(Phases() if is_driver_task(text) else phases, "task", place, text)
+        return self._first or self._fallback
 
     def _phases(self, line: Line, own: _Traceback) -> Phases:
         """Return the phases of a worker's traceback, completed from those of others of its kind.
@@ -170,14 +181,14 @@ class FailureReader:
         Ray prints a line that several workers print only once, so that each traceback may lack lines.
         """
         is_near = own.frames and line.number - own.frames[-1].line <= _NEAR
-        told = phases_of(own.frames if is_near else (), is_whole=own.is_whole)
-        if told.name not in (UNKNOWN, "old-log-prob") or not line.who:
-            return told
+        phases = phases_of(own.frames if is_near else (), is_whole=own.is_whole)
+        if phases.name not in (UNKNOWN, "old-log-prob") or not line.who:
+            return phases
         kind = self._kinds.get(line.who.partition(" ")[0], ())
         frames = [frame for frame in kind if line.number - frame.line <= _TOGETHER]
         union = phases_of(frames, is_whole=own.is_whole)
-        is_better = told.name == UNKNOWN and union.name in (told.names or (union.name,))
-        return union if is_better or union.name == "ref-log-prob" else told
+        is_better = phases.name == UNKNOWN and union.name in (phases.names or (union.name,))
+        return union if is_better or union.name == "ref-log-prob" else phases
 
 
 def _worker(line: Line) -> str:
@@ -186,18 +197,19 @@ def _worker(line: Line) -> str:
     return f"{line.who} {nested[1]}" if nested else line.who
 
 
-def _failure(told: Phases, form: str, place: Location, text: str, **facts: Any) -> Failure:
-    phases = told.names if told.name == UNKNOWN else ()
-    return Failure(told.name, told.how, form, place, text.strip()[:300], phases, frame=told.frame, **facts)
+def _failure(phases: Phases, form: str, place: Location, text: str, **facts: Any) -> Failure:
+    names = phases.names if phases.name == UNKNOWN else ()
+    return Failure(phases.name, phases.how, form, place, text.strip()[:300], names, **facts)
 
 
 def _completed(first: Failure, later: Failure) -> Failure:
     """Return the first failure with the sizes and the phase of a later message about it."""
     form = later.form if first.form in _PRINTED_BEFORE else first.form
     first = replace(first, sizes={**later.sizes, **first.sizes}, form=form)
-    told = {name: getattr(later, name) for name in ("phase", "how", "phases", "frame")}
-    is_told = later.phase != UNKNOWN and first.phase in (UNKNOWN, "old-log-prob")
-    return replace(first, **told) if is_told or (later.phases and first.possible == (UNKNOWN,)) else first
+    is_better = later.phase != UNKNOWN and first.phase in (UNKNOWN, "old-log-prob")
+    if is_better or (later.phases and first.possible == (UNKNOWN,)):
+        return replace(first, phase=later.phase, how=later.how, phases=later.phases)
+    return first
 
 
 def _is_same(first: Failure, later: Failure) -> bool:
@@ -223,3 +235,46 @@ def narrowed(failure: Failure, settings: Mapping[str, Any]) -> Failure:
     if len(left) == 1 and failure.phase == UNKNOWN and failure.is_evidence:
         return replace(failure, phase=left[0], how="traceback", phases=())
     return replace(failure, phases=left)
+
+
+# -- messages
+
+
+def form_of(text: str) -> tuple[str, str] | None:
+    """Return the form of a line's message, and its phase; empty if only a traceback tells it.
+
+    >>> form_of("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has")
+    ('cuda', '')
+    >>> form_of("Lower gpu_memory_utilization to avoid running out of memory")
+    """
+    if not _ANY.search(text) or _HARMLESS.search(text):
+        return None
+    return next(((name, phase) for pattern, name, phase in _FORMS if pattern.search(text)), None)
+
+
+def sizes_in(text: str) -> dict[str, int]:
+    """Return the sizes in a message in bytes, by their names in ``Failure``.
+
+    >>> sizes_in("Tried to allocate 2.00 GiB. A total capacity of 79.00 GiB of which 1.50 GiB is free")
+    {'tried': 2147483648, 'capacity': 84825604096, 'free': 1610612736}
+    """
+    sizes = {name: _bytes(match) for name, pattern in _SIZES if (match := pattern.search(text))}
+    if "reserved" in sizes:
+        sizes["reserved_unallocated"] = max(0, sizes.pop("reserved") - sizes.get("allocated", 0))
+    if "in_use" in sizes and "capacity" in sizes:  # of a node
+        sizes.setdefault("free", max(0, sizes["capacity"] - sizes["in_use"]))
+    others = [_bytes(match) for match in _OTHER.finditer(text)]
+    if others and "in_use" not in sizes:
+        # If PyTorch cannot tell its own process, it is the one that uses at least what PyTorch holds.
+        held = sizes.get("allocated", 0) + sizes.get("reserved_unallocated", 0)
+        own = others if len(others) == 1 else [size for size in others if size >= held > 0]
+        if len(own) != 1:
+            return sizes
+        sizes["in_use"] = own[0]
+        others.remove(own[0])
+    return {**sizes, "others": sum(others)} if others else sizes
+
+
+def _bytes(match: re.Match[str]) -> int:
+    number, unit, *_ = (*filter(None, match.groups()), "GiB")
+    return round(float(number) * _UNITS[unit])

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from .messages import TABLES
+from ..strict_yaml import read_yaml
+
+#: Everything that is known about failures, see the file's own comments.
+TABLES: dict[str, Any] = read_yaml(Path(__file__).with_name("failures.yaml").read_bytes()).data
 
 _FUNCTIONS = [(re.compile(rf"(?:{row['pattern']})\Z"), row["meaning"]) for row in TABLES["functions"]]
 _ROLES: dict[str, tuple[str, ...]] = TABLES["roles"]
@@ -19,8 +23,6 @@ _FORWARDS = ("old-log-prob", "ref-log-prob", "update-forward", "critic-values", 
 #: log-probs (ray_trainer.py:1277 at 1dda039b9).
 _KEEPS = {"reference": ("log-prob",), "old-log-prob": ("log-prob",), "startup": ("engine", "weight-sync"),
           "weight-sync": ("engine",)}  # fmt: skip
-#: Roles that a part does not tell better, and functions that tell less than their callers.
-_ENDS, _SHARED = ("startup", "weight-sync", "checkpoint"), ("_forward_micro_batch", "forward_step")
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>[\w.<>]+)')
 _TASK = re.compile(r"\bray::(?P<class>\w+)(?:\.(?P<method>\w+))?\(\)")
@@ -47,12 +49,10 @@ class Phases(NamedTuple):
 
     Attributes:
         names: the possible phases.
-        frame: the function that decides.
         how: what tells the phase, ``traceback`` or ``task`` of Ray; empty if it is unknown.
     """
 
     names: tuple[str, ...] = ()
-    frame: str = ""
     how: str = ""
 
     @property
@@ -99,24 +99,19 @@ def phases_of(frames: Sequence[Frame], *, is_whole: bool, has_ended: bool = True
     >>> phases_of(update[1:], is_whole=False).names
     ('update-backward', 'critic-backward')
     """
-    role, part = "", ""
-    of_role: Frame | None = None
-    of_part: Frame | None = None
+    role = part = of_role = of_part = ""
     for frame in frames:
         meaning = _meaning(frame.file, frame.function)
         if meaning in _PARTS and (part != "backward" or meaning == "optimizer"):
-            part, of_part = meaning, frame
+            part, of_part = meaning, frame.file
         elif meaning and meaning not in (*_PARTS, *_KEEPS.get(role, ())):
-            role, of_role, part, of_part = meaning, frame, "", None
+            role, of_role, part, of_part = meaning, frame.file, "", ""
     if not role and part == "optimizer":
-        named = re.search(r"(?:dp|megatron)_(actor|critic)\.py", " ".join(frame.file for frame in frames))
-        role = named[1] if named else ""
-    is_shared = of_part and of_part.function in _SHARED and role not in _UPDATES
-    best = of_role if of_role and (is_shared or role in _ENDS) else of_part or of_role
-    names = _names(role, part, of_role.file if of_role else "", is_whole, has_ended)
-    by_task = all(frame.file == TASK for frame in (of_role, of_part) if frame)
-    how = "" if len(names) != 1 else "task" if by_task else "traceback"
-    return Phases(names, best.function if best else "", how)
+        match = re.search(r"(?:dp|megatron)_(actor|critic)\.py", " ".join(frame.file for frame in frames))
+        role = match[1] if match else ""
+    names = _names(role, part, of_role, is_whole, has_ended)
+    how = "task" if {of_role, of_part} <= {TASK, ""} else "traceback"
+    return Phases(names, how if len(names) == 1 else "")
 
 
 @lru_cache(maxsize=10_000)  # all workers have the same functions

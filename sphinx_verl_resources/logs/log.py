@@ -9,9 +9,8 @@ from typing import Any, BinaryIO
 from ..diagnostics import Code, Diagnostic, Location, warning
 from ..units import GIB
 from .config import PrintedConfig, config_at, is_command, overrides_at
-from .facts import NAMES, Figures, facts_in, metrics_in
+from .facts import Figures, Line, facts_in, lines_of, metrics_in
 from .failure import Failure, FailureReader
-from .lines import Line, lines_of
 
 _ADD = "look at the line and add the values by hand"
 
@@ -21,7 +20,7 @@ class Log:
     """The last run in a log.
 
     Attributes:
-        shown: the name of the log in messages.
+        shown: the name of the log in messages; empty without a log.
         figures: the figures of its steps.
         settings: the printed configuration by dotted key, or the overrides of the command.
         versions: the versions of packages, by name.
@@ -32,8 +31,8 @@ class Log:
         sleep: the bytes that vLLM's sleep ``freed`` on the GPU and ``left`` in use, as last printed.
     """
 
-    shown: str
-    figures: Figures
+    shown: str = ""
+    figures: Figures = field(default_factory=Figures)
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     gpu: str = ""
@@ -54,7 +53,7 @@ def read_log(stream: BinaryIO, shown: str, *, last_run: bool = False) -> Log:
     >>> import io
     >>> text = b"(TaskRunner pid=7) step:1 - perf/max_memory_allocated_gb:71.3 - perf/time_per_step:60.5\n"
     >>> log = read_log(io.BytesIO(text), "run.log")
-    >>> log.figures.steps, log.figures.figure("perf/max_memory_allocated_gb")
+    >>> log.figures.last_step, log.figures.figure("perf/max_memory_allocated_gb")
     (1, 71.3)
     """
     reader = _Reader(shown)
@@ -88,7 +87,7 @@ class _Reader:
         place = Location(self._shown, line.number, line.column)
         run = self._runs[-1]
         config = run.configs.get(line.who)
-        if config and not config.is_complete and config.add(line):
+        if config and config.add(line):
             return
         if run.failures.take_frame(line, place) or self._take_metrics(line):
             return
@@ -104,12 +103,12 @@ class _Reader:
                 run.sleep[name] = float(value) * GIB
             else:
                 self._facts.setdefault(name, {}).setdefault(value, place)
-        run.failures.take_message(line, place, run.figures.last_step if run.figures.steps else None)
+        run.failures.take_message(line, place, run.figures.last_step)
 
     def result(self, *, last_run: bool) -> Log:
         """Return what the log says about the last run, or about the last one with figures."""
-        counted = [run for run in self._runs if run.figures.steps]
-        run = counted[-1] if counted and not last_run else self._runs[-1]
+        with_figures = [run for run in self._runs if run.figures.values]
+        run = with_figures[-1] if with_figures and not last_run else self._runs[-1]
         if len(self._runs) > 1:
             number = self._runs.index(run) + 1
             message = f"this log contains {len(self._runs)} runs; number {number} is used"
@@ -118,35 +117,32 @@ class _Reader:
         for config in sorted(run.configs.values(), key=len)[-1:]:  # the others are parts of it
             values, unread = config.values()
             settings |= values
-            place = Location(self._shown, config.line.number, config.column)
+            place = Location(self._shown, config.line.number, config.line.column)
             for name in unread:
                 self._warn(place, f"could not be read in the configuration printed here: {name}", _ADD)
         facts = self._agreed()
         gpu, model = facts.pop("gpu", ""), facts.pop("model", "")
-        problems = tuple(sorted(self._problems.values()))
-        return Log(
-            self._shown, run.figures, settings, facts, gpu, run.failures.result(), problems, model, run.sleep
-        )
+        problems, failure = tuple(sorted(self._problems.values())), run.failures.result()
+        return Log(self._shown, run.figures, settings, facts, gpu, failure, problems, model, run.sleep)
 
     def _next_run(self) -> _Run:
         """Return the run that begins: the current one before its first figures or failure."""
-        if self._runs[-1].figures.steps or self._runs[-1].failures.result():
+        if self._runs[-1].figures.values or self._runs[-1].failures.result():
             self._runs.append(_Run())
         return self._runs[-1]
 
     def _take_metrics(self, line: Line) -> bool:
         """Read the figures of a step; return whether the line has any, also unreadable ones."""
         metrics = metrics_in(line)
-        unread = metrics.unread if metrics else [name for name in NAMES if name in line.text]
-        for name in unread:
+        for name in metrics.unread:
             self._warn(Location(self._shown, line.number, line.column), f"{name} could not be read", _ADD)
-        if metrics and metrics.figures:
+        if metrics.step is not None and metrics.figures:
             run = self._runs[-1]
-            if metrics.step < run.figures.last_step:
+            if metrics.step < (run.figures.last_step or 0):
                 run = self._next_run()
             run.figures.add(metrics)
             run.failures.take_step()
-        return bool(metrics or unread)
+        return metrics.step is not None or bool(metrics.unread)
 
     def _agreed(self) -> dict[str, str]:
         """Return the facts on which all lines agree; the name of a GPU may be cut off."""

@@ -8,13 +8,13 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from ..commands import FORMAT, UsageError, command, enclosing_data, option, report, write_file
-from ..dataset import DATA_NAMES, RUNS, DataFile, configured_directory
+from ..dataset import DATA_NAMES, RUNS, DataFile, Directory, configured_directory
 from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printable
 from ..fit import arguments
 from ..memory.registries import EstimatorContext
@@ -23,8 +23,8 @@ from ..scripts.read import read_settings, unread_settings
 from ..scripts.settings import SettingsText
 from ..validation import validated
 from .draft import Sources, fields_of_issue, fields_of_run
-from .log import read_log
-from .run_file import SCHEMA_LINE, TODO, form_address, run_text, suggested_id, template
+from .log import Log, read_log
+from .run_file import SCHEMA_LINE, TODO, form_address, run_text, suggested_id
 
 #: The first bytes of compressed files, and the program that unpacks them.
 _COMPRESSED = {b"\x1f\x8b": "gunzip", b"\x28\xb5\x2f\xfd": "unzstd", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz"}
@@ -39,7 +39,7 @@ _OF_VERL = re.compile(r"\w*(ppo|dapo|distill|prime|spin|sppo|flowrl|entropy)\w*_
     arguments.SCRIPT,
     option("--log", metavar="FILE", help="output of verl, of any size"),
     option("--issue", metavar="FILE", help="text of an issue in which somebody reports a run; - reads stdin"),
-    option("--blank", action="store_true", help="write a template with every field explained"),
+    option("--blank", action="store_true", help="write a template to fill in"),
     option("--output", metavar="DIR", help="data directory; default: ./data, or the enclosing one"),
     option("--id", metavar="NAME", help="default: model, task and GPUs"),
     option("--force", action="store_true", help="replace an existing file"),
@@ -63,7 +63,7 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
       verl-resources new --script run.sh --log run.log   # fill in what both contain; the rest is TODO
       verl-resources new --script run.sh --gpus 8xH100
       verl-resources new --script run.sh --dry-run       # print the file; write nothing
-      verl-resources new --blank                         # write a template with every field explained
+      verl-resources new --blank                         # write a template to fill in
 
     The log is what ran: where it differs from the script, it is recorded. Options such as --gpus and
     --model override both. Only metrics, the configuration, versions and the GPU are taken from the log.
@@ -76,37 +76,25 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
     if len(sources) != 1 and sources != ["script", "log"]:
         raise UsageError("give a launch script with --script, its --log or both; or --issue; or --blank")
     arguments.refuse_lone_variables(options)
-    default = ["data"] if options.dry_run or Path("data").is_dir() else enclosing_data()
-    if not (names := [options.output] if options.output else default):
-        raise UsageError("no data directory here; give one with --output DIR")
-    directory = configured_directory(names[0], Path.cwd())
-    if directory.path.exists() and not directory.path.is_dir():
-        raise UsageError(f"{printable(directory.shown)}: not a directory")
+    directory = _directory(options)
     has_data = any((directory.path / name).exists() for name in DATA_NAMES)
     data = EstimatorContext([directory] if has_data else [])
-    problems = arguments.registry_problems(data)
     try:
-        fields = _fields(options, data, problems)
+        fields, problems = _fields(options, data)
     except NoAnswerError as error:
         report(error.diagnostics)
         return "", 1
-    text = template(fields) if options.blank else run_text(fields)
+    text = run_text(fields)
     if not (directory.path / "schema/run.json").is_file():
         text = text.removeprefix(f"{SCHEMA_LINE}\n")
     name = f"{RUNS}/{fields['id']}.yaml"
-    file = DataFile(directory.path / name, f"{Path(directory.shown).as_posix()}/{name}", text.encode())
-    lines = text.splitlines()
-    errors = (problem for problem in validated(file.document, Run)[1] if problem.is_error)
-    problems += [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
+    file = DataFile(directory.path / name, f"{directory.shown}/{name}", text.encode())
+    problems = [*arguments.registry_problems(data), *problems, *_mistakes(file)]
     if (report if options.verbose else arguments.report_first)(problems):
         return "", 1
-    shown, parts = printable(file.shown), enumerate(lines, 1)
     if not options.dry_run:
-        if os.path.lexists(file.path) and not options.force:
-            hint = f"--force replaces it, --id {fields['id']}-2 writes another file"
-            raise UsageError(f"{shown}: already exists; {hint}")
-        file.path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(file.path, text)
+        _write(file, options)
+    shown, parts = printable(file.shown), enumerate(text.splitlines(), 1)
     result = {
         "path": shown,
         "written": not options.dry_run,
@@ -119,23 +107,49 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
     return json.dumps(result, indent=2) if options.format == "json" else _text(result), 0
 
 
-def _fields(
-    options: argparse.Namespace, data: EstimatorContext, problems: list[Diagnostic]
-) -> dict[str, Any]:
-    """Return the fields of the file, from the script and the log or from an issue; add their problems.
+def _directory(options: argparse.Namespace) -> Directory:
+    """Return the data directory for the file; it may not exist yet."""
+    default = ["data"] if options.dry_run or Path("data").is_dir() else enclosing_data()
+    if not (names := [options.output] if options.output else default):
+        raise UsageError("no data directory here; give one with --output DIR")
+    directory = configured_directory(names[0], Path.cwd())
+    if directory.path.exists() and not directory.path.is_dir():
+        raise UsageError(f"{printable(directory.shown)}: not a directory")
+    return directory
+
+
+def _mistakes(file: DataFile) -> Iterator[Diagnostic]:
+    """Yield the errors in a run file, besides those in lines to fill in."""
+    lines = file.content.decode().splitlines()
+    for problem in validated(file.document, Run)[1]:
+        if problem.is_error and TODO not in lines[min(problem.place.line, len(lines)) - 1]:
+            yield problem
+
+
+def _write(file: DataFile, options: argparse.Namespace) -> None:
+    """Write a run file; an existing one is replaced only with ``--force``."""
+    if os.path.lexists(file.path) and not options.force:
+        hint = f"--force replaces it, --id {file.path.stem}-2 writes another file"
+        raise UsageError(f"{printable(file.shown)}: already exists; {hint}")
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(file.path, file.content.decode())
+
+
+def _fields(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """Return the fields of the file, from the script and the log or from an issue, and their problems.
 
     Raises:
         NoAnswerError: a file is compressed or another one, or an option names an unknown GPU.
     """
     if options.issue:
         body = sys.stdin.read() if options.issue == "-" else arguments.read_text(options.issue)
-        fields = fields_of_issue(body, options.issue)
+        fields, problems = fields_of_issue(body, options.issue), list[Diagnostic]()
     else:
         sources = _sources(options)
         fields = fields_of_run(sources, options, data)
-        problems += [] if options.blank else sources.problems
+        problems = [] if options.blank else sources.problems
     model = data.architectures.get(str(fields["model"]))
-    return {
+    fields = {
         "id": suggested_id(fields) if options.id is None else options.id,
         "size": size_class(model.parameters) if model else TODO,
         **dict.fromkeys(("tag", "train"), TODO),
@@ -146,6 +160,7 @@ def _fields(
         "evidence": [{"kind": "log", "url": TODO}],
         **fields,
     }
+    return fields, problems
 
 
 def _sources(options: argparse.Namespace) -> Sources:
@@ -154,7 +169,7 @@ def _sources(options: argparse.Namespace) -> Sources:
     Raises:
         NoAnswerError: a file is compressed or another one.
     """
-    script, log, has_defaults, problems = SettingsText(), None, False, list[Diagnostic]()
+    script, log, has_defaults, problems = SettingsText(), Log(), False, list[Diagnostic]()
     if options.script:
         _refuse(options.script, "script", _OF_LOG, "a log")
         script = arguments.read_source(options.script, options)
@@ -169,7 +184,7 @@ def _sources(options: argparse.Namespace) -> Sources:
             remedy = f"find out why with verl-resources diagnose {printable(shlex.quote(options.log))}"
             level = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
             problems.append(Diagnostic(log.failure.place, "out_of_memory", message, remedy, level))
-        elif not (log.figures.steps or log.settings or log.problems):
+        elif not (log.figures.values or log.settings or log.problems):
             message, remedy = "the log has no configuration and no metrics", "give it from its first line"
             problems.append(Diagnostic(Location(options.log), "file_empty", message, remedy))
     return Sources(script, options.script or "", log, has_defaults, problems)

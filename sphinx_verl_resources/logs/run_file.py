@@ -11,12 +11,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import yaml
-from pydantic.fields import FieldInfo
 
 from ..records import Run
 from ..selection import as_text
 from ..strict_yaml import read_yaml
-from ..validation import models_in
 
 #: Marks a value to fill in.
 TODO = "TODO"
@@ -60,25 +58,6 @@ def run_text(fields: Mapping[str, Any]) -> str:
             last += f"  # {_HINTS.get(name) or f'for example {_flow(name, examples[0])}'}"
         lines += [*others, last]
     return "\n".join(lines) + "\n"
-
-
-def template(fields: Mapping[str, Any]) -> str:
-    """Return a run file that explains each field; those without a value are comments."""
-    lines = [SCHEMA_LINE, "# Replace each TODO. Remove the '#' before an optional field to use it."]
-    for name, field in Run.model_fields.items():
-        lines += ["", *(f"# {line}" for line in textwrap.wrap(_explanation(field), _TEXT_WIDTH))]
-        for record in models_in(field.annotation):
-            lines += [f"#   {key}: {_explanation(part)}" for key, part in record.model_fields.items()]
-        lines += lines_of(name, fields[name]) if name in fields else [f"# {name}:"]
-    return "\n".join(lines) + "\n"
-
-
-def _explanation(field: FieldInfo) -> str:
-    """Return the description of a field, with its allowed words or examples."""
-    words = re.search(r"Literal\[(.*?)\]", str(field.annotation))
-    examples = ", ".join(each for each in field.examples or () if isinstance(each, str))
-    more = f" One of {words[1]}." if words else f" For example {examples}." if examples else ""
-    return f"{field.description}{more}".replace("'", "")
 
 
 def lines_of(name: str, value: Any) -> list[str]:

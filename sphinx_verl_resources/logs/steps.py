@@ -6,7 +6,6 @@ and down if something fails later. Offloading frees the GPU and fills the host.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -19,7 +18,7 @@ from ..memory.recorded import ENGINE_SHARE
 from ..memory.request import ACTOR, ROLLOUT, ROOT
 from ..memory.versions import version_of, version_text
 from ..strict_yaml import read_yaml
-from .diagnosis import TRAINING, Diagnosis
+from .diagnosis import Diagnosis
 from .failure import UNKNOWN, Failure
 
 #: The most steps, and the most if nothing tells the phase.
@@ -31,30 +30,26 @@ _BUGS: tuple[dict[str, Any], ...] = read_yaml(Path(__file__).with_name("bugs.yam
 _STATES = (levers.OFFLOAD_OPTIMIZER, levers.OFFLOAD_PARAMETERS)
 _LOWER = (levers.LOWER_SHARE, *_STATES, levers.WIDER_ENGINE)
 _ROOM = (levers.RAISE_SHARE, levers.WIDER_ENGINE, levers.FEWER_TOKENS, levers.EAGER)
-#: The levers that the form of a message calls for, the function of an engine that starts, or a phase.
-_BY_FORM: Mapping[str, tuple[Lever, ...]] = {
+#: The levers that the form of a message calls for, what a starting engine does, or a phase.
+_CALLED: Mapping[str, tuple[Lever, ...]] = {
     "no-room-for-cache": _ROOM,
     "sglang-pool": _ROOM,
     "sequence-too-long-for-cache": (levers.SHORTER_ENGINE, *_ROOM),
     "warm-up": (levers.FEWER_SEQUENCES, levers.LOWER_SHARE),
     "sglang-graph": (levers.LOWER_SHARE, levers.EAGER, levers.FEWER_SEQUENCES),
     "nccl": (levers.LOWER_SHARE,),
-}
-_BY_FRAME: Mapping[str, tuple[Lever, ...]] = {
-    r"capture|cuda_?graph": (levers.EAGER, levers.LOWER_SHARE),
-    r"profile_run|determine_available_memory": (levers.FEWER_TOKENS, levers.FEWER_SEQUENCES),
-    r"load_model|make_layers|initialize_model": (levers.WIDER_ENGINE, *_STATES),
-}
-_BY_PHASE: Mapping[str, tuple[Lever, ...]] = {
+    "capture": (levers.EAGER, levers.LOWER_SHARE),
+    "profile": (levers.FEWER_TOKENS, levers.FEWER_SEQUENCES),
+    "weights": (levers.WIDER_ENGINE, *_STATES),
     "startup": _LOWER,
     "weight-sync": _LOWER,
     "checkpoint": (levers.SAVE_LESS, *_STATES),
     "host": tuple(lever for lever in levers.LEVERS if lever.phases == levers.HOST),
 }
 #: The messages and phases after which the engine's share of the GPU goes up or down, whatever it is.
-_SHARE = {form: "Raise" for form, called in _BY_FORM.items() if levers.RAISE_SHARE in called}
-_SHARE |= dict.fromkeys(("warm-up", "sglang-graph", "nccl", "not-enough-free-at-start"), "Lower")
-_SHARE |= dict.fromkeys(("rollout", "weight-sync"), "Lower")
+_SHARE = {form: "Raise" for form, called in _CALLED.items() if levers.RAISE_SHARE in called}
+_SHARE |= dict.fromkeys(("warm-up", "sglang-graph", "nccl", "not-enough-free-at-start", "rollout"), "Lower")
+_SHARE["weight-sync"] = "Lower"
 _EASYR1_SHARE = "worker.rollout.gpu_memory_utilization"
 
 _LOOK = (
@@ -157,11 +152,8 @@ def _called(of: Diagnosis, failure: Failure) -> tuple[Lever, ...]:
     """Return the levers that the message calls for, in order; empty if the estimate orders them."""
     if of.is_awake:
         return (levers.SLEEP, levers.LOWER_SHARE)
-    by_frame = (called for words, called in _BY_FRAME.items() if re.search(words, failure.frame))
-    if failure.phase == "startup" and failure.form not in _BY_FORM and (called := next(by_frame, None)):
-        return called
-    is_ordered = not TRAINING.isdisjoint(failure.possible)
-    return _BY_FORM.get(failure.form) or (() if is_ordered else _BY_PHASE.get(failure.possible[0], ()))
+    signs = (failure.form, *(sorted(failure.traits) if failure.phase == "startup" else ()), failure.phase)
+    return next((_CALLED[sign] for sign in signs if sign in _CALLED), ())
 
 
 def _options(of: Diagnosis, own: Estimate, failure: Failure) -> Iterator[Option]:

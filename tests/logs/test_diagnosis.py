@@ -9,13 +9,12 @@ import yaml
 from oom_reports import first_step, load_reports
 
 from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.logs.diagnose import PHASES, diagnosis_text
 from sphinx_verl_resources.logs.diagnosis import diagnose
-from sphinx_verl_resources.logs.facts import Figures, metrics_in
+from sphinx_verl_resources.logs.facts import Figures, Line, metrics_in
 from sphinx_verl_resources.logs.failure import Failure
-from sphinx_verl_resources.logs.lines import Line
 from sphinx_verl_resources.logs.log import Log
 from sphinx_verl_resources.logs.steps import size_in, steps_for
-from sphinx_verl_resources.logs.text import PHASES, diagnosis_text
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 

@@ -33,7 +33,7 @@ def cases(root):
 
 def test_each_kind_of_failure(cases):
     found = {name: read_log([log_of(case)], name, last_run=True).failure for name, case in cases.items()}
-    told = {name: each and (each.phase, each.how, each.form, each.frame) for name, each in found.items()}
+    told = {name: each and (each.phase, each.how, each.form) for name, each in found.items()}
     assert told == {name: case["told"] and tuple(case["told"]) for name, case in cases.items()}
     assert {name for name, case in cases.items() if case.get("step")} == {
         name for name, each in found.items() if each and each.step == 2

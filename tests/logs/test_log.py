@@ -108,7 +108,7 @@ def test_figures():
         WHO + "step:3 - actor/perf/max_memory_allocated_gb:60.0 - critic/perf/max_memory_reserved_gb:75.0",
     )
     figures = found.figures
-    assert figures.steps == 3
+    assert figures.last_step == 3
     assert figures.figure("perf/max_memory_allocated_gb") == 71.5
     assert figures.figure("perf/max_memory_reserved_gb") == 75.0
     assert figures.figure("perf/time_per_step") is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from importlib import metadata
@@ -194,12 +193,7 @@ def test_no_data_directory(tmp_path, new):
 def test_a_template(data, new):
     code, result, err = new("--blank --id mine")
     assert (code, err, result["submit"]) == (0, "", None)
-    text = (data.path / "runs/mine.yaml").read_text("utf-8")
-    words = " ".join(re.sub(r"(?m)^#", " ", text).split())
-    for name, field in Run.model_fields.items():
-        assert f"{name}:" in words
-        assert field.description.replace("'", "") in words
-    run = yaml.safe_load(text)
+    run = yaml.safe_load((data.path / "runs/mine.yaml").read_text("utf-8"))
     required = {name for name, field in Run.model_fields.items() if field.is_required()}
     assert {*run} == required | {"contributor", "kind", "added", "evidence", "versions"}
     assert len(result["todo"]) == 10
