@@ -127,7 +127,7 @@ def _message(name: str, figures: Mapping[str, Any]) -> list[str]:
 
 
 def _diagnosis(report: Mapping[str, Any], data: EstimatorContext) -> Diagnosis:
-    log = read_log(io.BytesIO(log_of(report)), report["report"], last_run=True)
+    log = read_log(io.BytesIO(log_of(report)), report["report"])
     path = str(log.settings.get("actor_rollout_ref.model.path", ""))
     named = model_named(path, data.architectures)
     return diagnose(

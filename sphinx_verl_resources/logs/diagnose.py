@@ -77,7 +77,7 @@ def diagnose(options: argparse.Namespace) -> tuple[str, int]:
     if options.log == "-" and sys.stdin is None:
         raise UsageError("standard input is closed; give the name of the log's file")
     with nullcontext(sys.stdin.buffer) if options.log == "-" else arguments.open_file(options.log) as stream:
-        log = read_log(stream, "standard input" if options.log == "-" else options.log, last_run=True)
+        log = read_log(stream, "standard input" if options.log == "-" else options.log)
     diagnosis = diagnose_log(log, _request(log, question, script), question.data, options.verl_version)
     known = {*diagnosis.request.config, *filter(is_harmless, script.unresolved)}
     known |= {f"{MODEL}.path"} if diagnosis.request.model else set()
@@ -177,9 +177,9 @@ def _measured(of: Diagnosis) -> Iterator[str]:
     failure, log, own = of.failure, of.log, of.estimate
     sizes = {name: gib(size) for name, size in failure.sizes.items()} if failure else {}
     on_host = failure is not None and failure.phase == "host"
-    if sizes:
-        texts = {"tried": "Requested: {}", "free": "free: {}", "capacity": "in all: {}"}
-        yield f"{'; '.join(text.format(sizes[name]) for name, text in texts.items() if name in sizes)}."
+    texts = {"tried": "Requested: {}", "free": "free: {}", "capacity": "in all: {}"}
+    if figures := [text.format(sizes[name]) for name, text in texts.items() if name in sizes]:
+        yield f"{'; '.join(figures)}."
     holders = [f"{who} {gib(of.holders[name])}" for name, who in _HOLDERS.items() if name in of.holders]
     if not holders and "in_use" in sizes:
         holders = [f"{'node' if on_host else 'this process'} {sizes['in_use']}"]

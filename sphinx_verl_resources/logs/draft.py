@@ -36,9 +36,7 @@ _ALWAYS = {
     f"{ACTOR}.ppo_mini_batch_size",
 }  # fmt: skip
 #: The settings that options replace.
-_REPLACED = {
-    "task": [ESTIMATOR], "gpus": TRAINER_GPUS, "train": _STRATEGY, "engine": [_ENGINE], "model": [_MODEL],
-}  # fmt: skip
+_REPLACED = {"task": [ESTIMATOR], "gpus": TRAINER_GPUS, "model": [_MODEL]}
 #: Keys about files, accounts and machines, and such values under any key.
 _PRIVATE = re.compile(
     r"(?i)data\.(train|val|test)_files$|trainer\.(logger|project_name|experiment_name)$|.*wandb"
@@ -110,19 +108,18 @@ def fields_of_run(sources: Sources, options: argparse.Namespace, data: Estimator
         message = f"the GPU {log.gpu!r} is not recorded, or has several memory sizes"
         sources.warn("unknown_gpu", message, "give it with --gpu")
     in_log = [name for name in ENGINES if name in versions]
-    engines = (options.engine, settings.get(_ENGINE), label.engine, in_log[0] if len(in_log) == 1 else None)
+    engines = (settings.get(_ENGINE), label.engine, in_log[0] if len(in_log) == 1 else None)
     engine = next((name for name in engines if name in ENGINES), TODO)
-    verl = options.verl_version or versions.get("verl")
     fields: dict[str, Any] = {
         "model": _model(sources, options.model, data),
         "task": options.task or task_in(settings, program_of(script), unread) or TODO,
         "gpus": {"count": count or TODO, "type": gpu or TODO},
-        "train": options.train or _train(sources, label) or TODO,
-        "infer": {"engine": engine, "version": options.engine_version or versions.get(engine, TODO)},
-        "versions": {"verl": verl or TODO} | {name: versions[name] for name in versions if name == "torch"},
+        "train": _train(sources, label) or TODO,
+        "infer": {"engine": engine, "version": versions.get(engine, TODO)},
+        "versions": {"verl": TODO} | {name: versions[name] for name in ("verl", "torch") if name in versions},
         "script": _link(sources),
         "measured": measured_fields(log.figures),
-        "settings": _settings(sources, verl, data),
+        "settings": _settings(sources, data),
     }
     if count and not (pools.others or TRAINER_GPUS[0] in unread or count % pools.nodes):
         fields["gpus"]["nodes"] = pools.nodes
@@ -196,13 +193,13 @@ def is_private(key: str, value: Any = None) -> bool:
     )
 
 
-def _settings(sources: Sources, verl: str | None, data: EstimatorContext) -> dict[str, Any]:
+def _settings(sources: Sources, data: EstimatorContext) -> dict[str, Any]:
     """Return the settings of the script, and those of the log that are not verl's defaults.
 
     Those that are private or that no run file can contain are left out.
     """
     script, log, settings = sources.script, sources.log.settings, sources.settings
-    defaults, known = data.defaults(version_of(verl) or CURRENT), data.config_keys
+    defaults, known = data.defaults(version_of(sources.log.versions.get("verl")) or CURRENT), data.config_keys
     changed = {key for key in log if key in known and log[key] not in (None, defaults.get(key, TODO))}
     keys = [*script.places, *(key for key in log if key in _ALWAYS | changed)]
     private = {key for key in keys if is_private(key, settings.get(key))}

@@ -33,8 +33,8 @@ _OTHER = re.compile(rf"[Pp]rocess \d+ has {_SIZE} memory in use")
 _TRAITS = {
     # What a rollout engine does when it starts.
     "capture": r":\w*(?:capture|cuda_?graph)",
-    "profile": r":(?:profile_run|determine_available_memory)$",
-    "weights": r":(?:load_model|make_layers|initialize_model)$",
+    "profile": r":(?:profile_run|determine_available_memory)\b",
+    "weights": r":(?:load_model|make_layers|initialize_model)\b",
     "megatron": r"/megatron/",
     # Workers that verl removed after v0.7.1 (commit 044bbba27).
     "old-workers": r"\bverl/.*(?:fsdp|megatron)_workers\.py|\b(?:dp|megatron)_(?:actor|critic)\.py",
@@ -144,7 +144,7 @@ class FailureReader:
         elif name == "cumem" and step is not None and phases.name == UNKNOWN:  # the engine is loaded already
             phases, name = Phases(("weight-sync",), "position"), "wake-up"
         frames = "\n".join(f"{frame.file}:{frame.function}" for frame in own.frames)
-        traits = frozenset(trait for trait, pattern in _TRAITS.items() if re.search(pattern, frames, re.M))
+        traits = frozenset(trait for trait, pattern in _TRAITS.items() if re.search(pattern, frames))
         text, sizes, first = line.text, sizes_in(line.text), self._first
         failure = _failure(phases, name, place, text, step=step, traits=traits, sizes=sizes)
         if not failure.is_evidence:

@@ -42,13 +42,12 @@ class Log:
     sleep: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_log(stream: BinaryIO, shown: str, *, last_run: bool = False) -> Log:
+def read_log(stream: BinaryIO, shown: str) -> Log:
     r"""Read a log of any size; any bytes are accepted.
 
     Args:
         stream: the log.
         shown: its name in messages.
-        last_run: whether to use the last of several runs, even if it has no figures.
 
     >>> import io
     >>> text = b"(TaskRunner pid=7) step:1 - perf/max_memory_allocated_gb:71.3 - perf/time_per_step:60.5\n"
@@ -59,7 +58,7 @@ def read_log(stream: BinaryIO, shown: str, *, last_run: bool = False) -> Log:
     reader = _Reader(shown)
     for line in lines_of(stream):
         reader.take(line)
-    return reader.result(last_run=last_run)
+    return reader.result()
 
 
 @dataclass
@@ -71,6 +70,11 @@ class _Run:
     figures: Figures = field(default_factory=Figures)
     failures: FailureReader = field(default_factory=FailureReader)
     sleep: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def has_outcome(self) -> bool:
+        """True if the run made a step or failed."""
+        return bool(self.figures.values or self.failures.result())
 
 
 class _Reader:
@@ -105,10 +109,9 @@ class _Reader:
                 self._facts.setdefault(name, {}).setdefault(value, place)
         run.failures.take_message(line, place, run.figures.last_step)
 
-    def result(self, *, last_run: bool) -> Log:
-        """Return what the log says about the last run, or about the last one with figures."""
-        with_figures = [run for run in self._runs if run.figures.values]
-        run = with_figures[-1] if with_figures and not last_run else self._runs[-1]
+    def result(self) -> Log:
+        """Return the last run with figures or a failure; the last one if there is none."""
+        run = ([each for each in self._runs if each.has_outcome] or self._runs)[-1]
         if len(self._runs) > 1:
             number = self._runs.index(run) + 1
             message = f"this log contains {len(self._runs)} runs; number {number} is used"
@@ -127,7 +130,7 @@ class _Reader:
 
     def _next_run(self) -> _Run:
         """Return the run that begins: the current one before its first figures or failure."""
-        if self._runs[-1].figures.values or self._runs[-1].failures.result():
+        if self._runs[-1].has_outcome:
             self._runs.append(_Run())
         return self._runs[-1]
 

@@ -18,8 +18,8 @@ from ..dataset import DATA_NAMES, RUNS, DataFile, Directory, configured_director
 from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printable
 from ..fit import arguments
 from ..memory.registries import EstimatorContext
-from ..records import ENGINES, TRAIN_BACKENDS, Run, size_class
-from ..scripts.read import read_settings, unread_settings
+from ..records import Run, size_class
+from ..scripts.read import read_settings
 from ..scripts.settings import SettingsText
 from ..validation import validated
 from .draft import Sources, fields_of_issue, fields_of_run
@@ -50,11 +50,6 @@ _OF_VERL = re.compile(r"\w*(ppo|dapo|distill|prime|spin|sppo|flowrl|entropy)\w*_
     *arguments.GPUS,
     option("--model", metavar="NAME", help="Hugging Face name of the model"),
     option("--task", metavar="NAME", help="GRPO, GRPO-LoRA, PPO, DAPO …"),
-    option("--train", choices=TRAIN_BACKENDS, help="training backend"),
-    option("--infer", dest="engine", choices=ENGINES, help="rollout engine"),
-    option("--infer-version", dest="engine_version", metavar="VERSION", help="such as 0.8.3"),
-    option("--verl-version", metavar="VERSION", help="release or commit of verl"),
-    option("--despite-out-of-memory", action="store_true", help="write a run that ran out of memory"),
 )
 def new(options: argparse.Namespace) -> tuple[str, int]:
     """Write a run file from a launch script and its log, or a template to fill in.
@@ -173,16 +168,16 @@ def _sources(options: argparse.Namespace) -> Sources:
     if options.script:
         _refuse(options.script, "script", _OF_LOG, "a log")
         script = arguments.read_source(options.script, options)
-        problems += unread_settings(arguments.read_text(options.script), script, options.script)
         has_defaults = _add_configuration(script, Path(options.script))
     if options.log:
         _refuse(options.log, "log", _OF_SCRIPT, "a launch script")
         with arguments.open_file(options.log) as stream:
             log = read_log(stream, options.log)
         if log.failure:
-            message = "the run ran out of memory here"
             remedy = f"find out why with verl-resources diagnose {printable(shlex.quote(options.log))}"
-            level = Severity.WARNING if options.despite_out_of_memory else Severity.ERROR
+            message, level = "the run ran out of memory here", Severity.ERROR
+            if not log.failure.is_evidence:
+                message, level = "a process of the run died here", Severity.WARNING
             problems.append(Diagnostic(log.failure.place, "out_of_memory", message, remedy, level))
         elif not (log.figures.values or log.settings or log.problems):
             message, remedy = "the log has no configuration and no metrics", "give it from its first line"

@@ -7,11 +7,11 @@ import shlex
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..diagnostics import Diagnostic, Location, NoAnswerError, warning
+from ..diagnostics import Diagnostic, Location, NoAnswerError
 from ..memory.request import dotted_leaves
 from ..strict_yaml import read_yaml
 from .overrides import OVERRIDE, add_override
-from .settings import Program, SettingsText, program_of, some_of
+from .settings import Program, SettingsText, program_of
 from .values import Cause, Unknown, Word, cause_of, split_key, written
 
 if TYPE_CHECKING:
@@ -48,13 +48,6 @@ _DOTTED = re.compile(r"\+{0,2}[A-Za-z_]\w*\.[\w.]*=")
 _PREPARES = re.compile(
     r"(?:\A|/)(?:activate|set_?env(?:_\w+)?\.sh|setvars\.sh|conda\.sh|\.?(?:bashrc|bash_profile|profile))\Z"
 )
-#: A dotted key in lower case, like verl's keys, and its value; or a section or key of verl's in YAML.
-_MENTION = re.compile(
-    r"(?<![\w./~$@?&{}-])(?:\+\+?|~)?(?P<key>[a-z_]\w*(?:\.[a-z_]\w*)+)=(?!=)(?P<value>[^\s\\;|&]*)"
-    r"|\A\s*(?P<yaml>(?:actor_rollout_ref|algorithm|critic|data|trainer|reward_model|ray_kwargs)(?:\.[a-z_]\w*)*)"
-    r"\s*:(?:\s+\S.*|\s*)\Z"
-)
-_COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 
 
 def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
@@ -152,53 +145,10 @@ def read_command(text: str, shown: str) -> SettingsText:
     return settings.resolved()
 
 
-def unread_settings(text: str, settings: SettingsText, shown: str) -> tuple[Diagnostic, ...]:
-    r"""Report text of a script that looks like a setting but was not read.
-
-    It may be in a second command, in an unused function, or in text (also YAML) that is written to a file.
-    This ignores comments, branches that do not run, and settings set twice, which are reported elsewhere.
-
-    Args:
-        text: the text.
-        settings: the settings read from it.
-        shown: its name in messages.
-
-    >>> script = "python3 -m verl.trainer.main_ppo trainer.nnodes=2\npython3 x.py trainer.nnodes=4 # a.b=1\n"
-    >>> [str(problem.place) for problem in unread_settings(script, read_script(script, "run.sh"), "run.sh")]
-    ['run.sh:2:14']
-    """
-    if settings.program is None:  # YAML and overrides are read as a whole
-        return ()
-    reported = {problem.place for problem in settings.problems}
-    unread: dict[str, Location] = {}
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
-        for match in _MENTION.finditer(_COMMENT.sub("", line)):
-            key = match["key"] or match["yaml"]
-            place = Location(shown, number, match.start("key" if match["key"] else "yaml") + 1)
-            # A value may come through a variable, and a mapping has keys of its own.
-            lines = {*settings.lines.get(key, ()), *settings.passed}
-            if key in settings.lines:
-                lines |= settings.assigned
-            lines |= {at.line for name, at in settings.places.items() if name.startswith(f"{key}.")}
-            is_same = str(settings.values.get(key)).lower() == (match["value"] or "").strip("'\"").lower()
-            if not (number in lines or is_same or place in reported or key.startswith("hydra.")):
-                unread.setdefault(key, place)
-    if not unread:
-        return ()
-    message = f"{next(iter(unread))} was not read, because it is not an argument of the training command"
-    if len(unread) > 1:
-        listed = some_of([f"{key} (line {place.line})" for key, place in unread.items()])
-        message = f"{len(unread)} settings were not read, because they are not arguments of the training "
-        message += f"command: {listed}"
-    remedy = "if the run used such a setting, add it to the run file, or pass it to that command"
-    return (warning(next(iter(unread.values())), "unread", message, remedy),)
-
-
 def _read_commands(settings: SettingsText, shell: Shell, shown: str) -> None:
     """Add the settings of the first training command, and the program that it starts."""
     settings.problems = tuple(shell.problems.values())
-    settings.passed = frozenset(shell.passed)
-    settings.assigned, settings.asked = frozenset(shell.assigned), frozenset(shell.expansion.asked)
+    settings.asked = frozenset(shell.expansion.asked)
     programs = [(command, program) for command in shell.commands if (program := program_of(command.words))]
     trainings = [each for kind in ("rl", "sft") for each in programs if each[1].kind == kind]
     of_verl = bool(trainings)

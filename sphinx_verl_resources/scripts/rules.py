@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from ..records import Run
     from ..registries import Gpu
 
-#: The name of a model with a size, such as ``0.5b``.
-_SIZED = re.compile(r"(?P<family>(?:.*?[-_])??)(?P<size>\d+(?:\.\d+)?b)(?:[-_]|\Z)")
-
 
 @rule(Severity.WARNING)
 def script_name(check: Check) -> Iterator[Finding]:
@@ -109,7 +106,9 @@ def parse_script_name(path: str) -> ScriptName | None:
 
 
 def contradictions(run: Run, gpu_of: Callable[[str], Gpu | None]) -> Iterator[tuple[str, str, str]]:
-    """Yield the contradictions between a run and the name of its script.
+    """Yield the contradictions between a run and the name of its script, besides the model.
+
+    Names leave out parts of a model's name (``qwen2-7b`` for Qwen2.5-7B-Instruct), so it is not compared.
 
     Args:
         run: the run.
@@ -118,40 +117,20 @@ def contradictions(run: Run, gpu_of: Callable[[str], Gpu | None]) -> Iterator[tu
     Yields:
         The name of the field, its value in the script's name, and its value in the run.
     """
-    said = parse_script_name(run.script.path) if run.script else None
-    if said is None:
+    name = parse_script_name(run.script.path) if run.script else None
+    if not name:
         return
-    if not any(_same_model(said.model, name) for name in (run.model.rsplit("/", 1)[-1], run.short_name)):
-        yield "model", said.model, run.short_name
-    if said.task is not None and fold(said.task) != fold(run.task):
-        yield "task", said.task, run.task
-    if said.count is not None and said.count != run.gpus.count:
-        yield "GPU count", str(said.count), str(run.gpus.count)
-    device, gpu = said.device or "", run.gpus.type or ""
-    is_same = device.casefold() == gpu.casefold() or (gpu_of(device) and gpu_of(device) is gpu_of(gpu))
-    if device and gpu and not is_same:
-        yield "GPU", device, gpu
-    if said.train != run.train and (said.train, run.train) != ("fsdp", "fsdp2"):
+    engine, train = run.infer.engine if run.infer else None, run.train
+    fields = {
+        "task": (name.task, run.task),
+        "GPU count": (name.count, run.gpus.count),
+        "GPU": (name.device, run.gpus.type),
         # verl's scripts named fsdp use FSDP or FSDP2.
-        yield "training backend", said.train, run.train
-    if said.engine is not None and run.infer is not None and said.engine != run.infer.engine:
-        yield "rollout engine", said.engine, run.infer.engine
-
-
-def _same_model(said: str, name: str) -> bool:
-    """Return whether the model in a script's name can be ``name``.
-
-    Script names omit the variant (``-Instruct``) and, in the older convention, also the minor version
-    (``qwen2-7b`` for Qwen2.5-7B). A different size or family is a contradiction.
-    """
-    said_letters, name_letters = _squeeze(said), _squeeze(name)
-    if name_letters.startswith(said_letters) or said_letters.startswith(name_letters):
-        return True
-    one, other = _SIZED.match(said.lower()), _SIZED.match(name.lower())
-    if not one or not other or one["size"] != other["size"]:
-        return False
-    return _squeeze(other["family"]).startswith(_squeeze(one["family"]))
-
-
-def _squeeze(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+        "training backend": (name.train, "fsdp" if (name.train, train) == ("fsdp", "fsdp2") else train),
+        "rollout engine": (name.engine, engine),
+    }
+    for what, pair in fields.items():
+        in_name, in_row = (str(each or "") for each in pair)
+        gpu = gpu_of(in_name)
+        if in_name and in_row and fold(in_name) != fold(in_row) and not (gpu and gpu is gpu_of(in_row)):
+            yield what, in_name, in_row

@@ -75,8 +75,6 @@ class SettingsText:
         lines: the lines that set each key as written, including replaced values.
         program: the program that trains, otherwise the first that a script starts; None in other texts.
         incomplete: parts of the text that may set more than is read, with the reasons.
-        passed: the lines of a script that are not run, because of a condition.
-        assigned: the lines of a script that assign variables.
         asked: the variables that the text reads from its environment.
 
     >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
@@ -92,8 +90,6 @@ class SettingsText:
     lines: dict[str, list[int]] = field(default_factory=dict)
     program: Program | None = None
     incomplete: tuple[str, ...] = ()
-    passed: frozenset[int] = frozenset()
-    assigned: frozenset[int] = frozenset()
     asked: frozenset[str] = frozenset()
 
     def add(self, key: str, value: Any, place: Location) -> None:

@@ -16,7 +16,7 @@ from .values import Array, Cause, Unknown, Word, as_array, joined, known, split_
 from .words import Expansion, TooMuchError, first_error, output_on_gpus, parse, succeeds_on_gpus, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tree_sitter import Node
 
@@ -68,8 +68,6 @@ class Shell:
         commands: the commands that the script starts, apart from builtins.
         problems: the problems of the script, and the assumptions about it.
         skipped: commands that are not followed, but may set any variable.
-        passed: the lines of branches that are not taken.
-        assigned: the lines of values of variables.
         expansion: the variables.
     """
 
@@ -77,8 +75,6 @@ class Shell:
         self.commands: list[Command] = []
         self.problems: dict[Location, Diagnostic] = {}
         self.skipped: dict[Location, str] = {}
-        self.passed: set[int] = set()
-        self.assigned: set[int] = set()
         self.expansion = Expansion(environment, self._place)
         self._path = path
         self._conditions = Conditions(self.expansion)
@@ -176,7 +172,6 @@ class Shell:
         status = self._statement(first)
         is_and = node.children[1].type == "&&"
         if self._end or (status is not None and status != is_and):
-            self._pass([second])
             return status
         before = len(self.commands)
         way = self._way([second])
@@ -190,17 +185,15 @@ class Shell:
         """Follow each branch that may be taken; its first item is a function that returns whether it is."""
         tested, before = len(self._conditions.tested), len(self.commands)
         ways: list[Way] = []
-        for number, (decide, body) in enumerate(branches, 1):
+        for decide, body in branches:
             taken = decide()
             if taken is False:
-                self._pass(body)
                 continue
             count = len(self._conditions.tested)
             ways.append(self._way(body))
             del self._conditions.tested[count:]
             # If the branch exits, follow the others, too: the script is read for its training.
             if taken and ways[-1].end != "exit":
-                self._pass([*(rest for _, body in branches[number:] for rest in body), *otherwise])
                 break
         else:
             ways.append(self._way(otherwise))
@@ -285,14 +278,6 @@ class Shell:
         single = node.children[0].type == "["
         return self._conditions.holds(test[0], single=single) if len(test) == 1 else None
 
-    def _pass(self, nodes: Iterable[Node]) -> None:
-        """Note the lines of statements that do not run."""
-        for node in nodes:
-            self.passed |= self._lines_of(node)
-
-    def _lines_of(self, node: Node) -> set[int]:
-        return set() if self._inside else {*range(node.start_point[0] + 1, node.end_point[0] + 2)}
-
     # -- assignments
 
     def _variable_assignment(self, node: Node) -> bool:
@@ -308,7 +293,6 @@ class Shell:
 
     def _assigned(self, node: Node) -> Value:
         """Return the value of an assignment."""
-        self.assigned |= self._lines_of(node)
         name, value = _name_of(node), node.child_by_field_name("value")
         before = self.expansion.variables.get(name)
         items = value.named_children if value and value.type == "array" else None

@@ -32,7 +32,7 @@ def cases(root):
 
 
 def test_each_kind_of_failure(cases):
-    found = {name: read_log([log_of(case)], name, last_run=True).failure for name, case in cases.items()}
+    found = {name: read_log([log_of(case)], name).failure for name, case in cases.items()}
     told = {name: each and (each.phase, each.how, each.form) for name, each in found.items()}
     assert told == {name: case["told"] and tuple(case["told"]) for name, case in cases.items()}
     assert {name for name, case in cases.items() if case.get("step")} == {
@@ -77,7 +77,7 @@ def test_the_worker_alone_tells_the_log_probs_of_the_actor(root):
 
 def check_cut(case, content):
     """Check that a cut log gives the phase of the whole log, or possible phases that include it."""
-    found = read_log([content], "run.log", last_run=True).failure
+    found = read_log([content], "run.log").failure
     right = case["told"][0] if case["told"] else "unknown"
     assert found is None or found.phase in {"unknown", right}
     assert not found or right == "unknown" or not found.phases or right in found.phases

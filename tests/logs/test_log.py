@@ -140,7 +140,7 @@ def test_a_line_that_breaks_off_gives_no_half_figure():
     assert places(found) == ["run.log:1:1 unread"]
 
 
-def test_the_last_run_with_figures_counts():
+def test_a_run_that_only_started_does_not_count():
     other = {**CONFIG, "trainer": {"nnodes": 4}}
     again = "(TaskRunner pid=8) "
     found = read(
@@ -161,13 +161,9 @@ def test_failures_belong_to_runs():
     assert str(read(*printed(), step(1, gib=1), OOM).failure.place) == f"run.log:{lines + 2}:1"
     assert str(read(*printed(), OOM).failure.place) == f"run.log:{lines + 1}:1"
     assert read(*printed(), OOM, *printed(), step(1, gib=1)).failure is None
-    later = [*printed(), step(1, gib=1), *printed({"trainer": {"nnodes": 4}}), OOM]
-    found = read(*later)
-    assert found.failure is None
-    assert found.settings == FLAT
-    assert [problem.code for problem in found.problems] == ["several_runs"]
-    last = read(*later, last_run=True)
+    last = read(*printed(), step(1, gib=1), *printed({"trainer": {"nnodes": 4}}), OOM)
     assert (last.failure.step, last.settings) == (None, {"trainer.nnodes": 4})
+    assert [problem.code for problem in last.problems] == ["several_runs"]
     assert not read("lower gpu_memory_utilization to avoid running out of memory").failure
 
 
@@ -185,8 +181,8 @@ def test_overrides_where_no_configuration_is_printed():
 
 
 def test_a_command_behind_a_failure_begins_another_run():
-    found = read(COMMAND, OOM, COMMAND.replace("=8", "=4"), last_run=True)
-    assert (found.settings["data.train_batch_size"], found.failure) == (4, None)
+    again = read(COMMAND, OOM, COMMAND.replace("=8", "=4"), OOM)
+    assert (again.settings["data.train_batch_size"], again.failure.place.line) == (4, 4)
 
 
 def test_what_vllm_tells():

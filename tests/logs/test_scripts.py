@@ -56,11 +56,11 @@ def test_new(run, expected):
 @named(ACCEPTED[::6])
 def test_the_file_passes_the_check_once_it_is_filled_in(run, expected, tmp_path, capsys):
     given = ["--gpus", "16*H100" if expected["gpus"] == TODO else "H100"]
-    given += ["--verl-version", "0.8.0", "--infer-version", "0.11.0"]
     given += ["--model", "lmsys/gpt-oss-20b-bf16"] if expected["model"] == TODO else []
     assert run("new", expected, "--output", "data", *given)[0] == 0
     (path,) = (tmp_path / "data/runs").iterdir()
     text = path.read_text("utf-8").replace("tag: TODO", "tag: MIN").replace("name: TODO", "name: Jane Doe")
+    text = text.replace("version: TODO", 'version: "0.11.0"').replace("verl: TODO", 'verl: "0.8.0"')
     path.write_text(text.replace("url: TODO", "url: https://example.org/a"), "utf-8")
     code = main(["check", "data"])
     assert (code, " 0 errors" in (err := capsys.readouterr())[0]) == (0, True), err
