@@ -166,11 +166,6 @@ def read_source(source: str, options: argparse.Namespace) -> SettingsText:
 
 #: The number of messages that are printed without ``--verbose``.
 _MOST_MESSAGES = 10
-#: Problems that affect the answer; they are printed first, after the errors.
-_DECISIVE = {
-    "unresolved", "assumed_device", "unused_variable", "unknown_model", "shell_syntax",
-    "missing_key", "impossible_settings",
-}  # fmt: skip
 
 
 def screen_width() -> int:
@@ -179,8 +174,8 @@ def screen_width() -> int:
 
 
 def report_first(problems: Sequence[Diagnostic]) -> bool:
-    """Print the first ten problems, errors and those that affect the answer first, and count the rest."""
-    ranked = sorted(problems, key=lambda problem: (not problem.is_error, problem.code not in _DECISIVE))
+    """Print the first ten problems, errors first, and count the rest."""
+    ranked = sorted(problems, key=lambda problem: problem.severity)
     lines = [*map(str, ranked[:_MOST_MESSAGES])]
     if rest := len(ranked[_MOST_MESSAGES:]):
         lines.append(f"… and {counted(rest, 'more message')}; --verbose shows all")

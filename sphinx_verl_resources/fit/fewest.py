@@ -53,11 +53,25 @@ def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, 
     Args:
         question: the question, without a model.
         data: the records.
+
+    Raises:
+        NoAnswerError: settings that determine memory are unknown.
     """
     models = sorted(data.architectures, key=lambda model: -(model.parameters or 0))
     every = (Answers(replace(question, model=model.hf_id), data) for model in models)
     answers = (one.attempt(question.gpus, question.gpu) for one in every)
-    return tuple(one for one in answers if isinstance(one, Answer) and (one.verdict == "fits" or one.proof))
+    known = (_known(one) for one in answers if isinstance(one, Answer))
+    return tuple(one for one in known if one.verdict == "fits" or one.proof)
+
+
+def _known(answer: Answer) -> Answer:
+    """Return an answer; raise ``NoAnswerError`` if settings that determine memory are unknown."""
+    if unread := answer.best.estimate.undecided:
+        text = f"settings that determine memory cannot be read: {'; '.join(unread)}"
+        raise NoAnswerError.because(
+            text, "write them in verl's keys, or leave them out", "impossible_settings"
+        )
+    return answer
 
 
 # -- by the memory of a GPU
@@ -157,7 +171,7 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task
     more = counts[len(fewer) :]
     might = [*takewhile(lambda count: verdict_on(answers, count, gpu) != "does-not-fit", reversed(fewer))]
     count, near = more[0] if more else 0, might[-1] if might else 0
-    answer = answers.on(count or near or counts[-1], gpu)
+    answer = _known(answers.on(count or near or counts[-1], gpu))
     without = bisect_left(more, True, key=lambda count: answers.fits_without_offloading(count, gpu))
     runs = (run for run in runs_for(answers.needs_on(COUNTS[-1], gpu), data) if is_proof(run, data))
     usual = (run for run in runs if run.tag == "MIN" or family(run.task).upper() == task)

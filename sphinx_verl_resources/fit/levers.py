@@ -266,14 +266,6 @@ def _engine_length(own: Estimate, _: Role) -> Iterator[Overrides]:
         yield {ENGINE_LENGTH: limit}
 
 
-def _saved(own: Estimate, _: Role) -> Iterator[Overrides]:
-    """Yield what checkpoints contain, without the copy of the whole model that one rank gathers."""
-    key = f"{ACTOR}.checkpoint.save_contents"
-    saved = own.request.config.get(key, ())
-    if isinstance(saved, (list, tuple)) and "hf_model" in saved:
-        yield {key: [item for item in saved if item != "hf_model"]}
-
-
 # -- the levers
 
 _CPU = "{role}.optim.override_optimizer_config"
@@ -312,11 +304,6 @@ FEWER_SEQUENCES, FEWER_TOKENS = (
         ("max_num_batched_tokens", 1024, "Smaller activations in the rollout engine's profiling run."),
     )
 )
-SAVE_LESS = Lever(_saved, "none", sentence="Saves no whole model, which one rank gathers in host memory.")
-EXPAND_SEGMENTS = Lever(
-    {"ray_kwargs.ray_init.runtime_env.env_vars.PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "none",
-    sentence="Lets PyTorch use memory in pieces. No vLLM engine may sleep on these GPUs.", cuda_only=True,
-)  # fmt: skip
 #: All levers, the cheapest first; of those with equal costs, the first to try comes first. The last ones are
 #: for engines that do not start, and for full hosts.
 LEVERS = (
@@ -371,7 +358,7 @@ LEVERS = (
     Lever(_starting, "none", STARTUP, N_("Makes room for the KV cache.")),
     *(Lever({f"{{backend}}.{part}_offload": False}, "none", HOST, N_("Keeps these states on the GPU."))
       for part in ("optimizer", "param")),
-    RAISE_SHARE, SHORTER_ENGINE, FEWER_SEQUENCES, FEWER_TOKENS, SAVE_LESS, EXPAND_SEGMENTS,
+    RAISE_SHARE, SHORTER_ENGINE, FEWER_SEQUENCES, FEWER_TOKENS,
 )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
-"""Read the configuration of a run from its log: as verl prints it, or as the overrides of its command.
+"""Read the configuration of a run from its log.
 
-verl prints the whole configuration as a Python dict. Hydra prints the overrides of a run that fails; a shell
-with ``set -x`` prints the command.
+verl prints the whole configuration as a Python dict. Hydra prints the overrides of a run that fails.
 """
 
 from __future__ import annotations
@@ -16,13 +15,11 @@ from typing import Any
 from ..diagnostics import Location
 from ..memory.request import dotted_leaves
 from ..scripts.overrides import read_overrides
-from ..scripts.read import read_command
 from .facts import Line
 
 #: The beginning of a configuration, at any of its sections.
 _DICT = re.compile(r"\{'(?:actor_rollout_ref|algorithm|critic|data|trainer|ray_init)': ")
 _HYDRA = "Error executing job with overrides: "
-_COMMAND = re.compile(r"\++ (?=.*?-m (?:recipe|verl)\.[\w.]*main)")
 
 _TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _TOKEN = re.compile(rf"{_TEXT}|[{{}}\[\]()]")
@@ -46,19 +43,12 @@ def config_at(line: Line) -> PrintedConfig | None:
     return PrintedConfig(line._replace(text=line.text[start:], column=line.column + start))
 
 
-def is_command(line: Line) -> bool:
-    """Return whether a line is the command that starts a run, as a shell prints it."""
-    return not line.who and bool(_COMMAND.match(line.text))
-
-
 def overrides_at(line: Line) -> Mapping[str, Any]:
-    """Return the overrides in a command or in Hydra's message about a failed run; empty for other lines.
+    """Return the overrides in Hydra's message about a failed run; empty for other lines.
 
     >>> overrides_at(Line("Error executing job with overrides: ['trainer.nnodes=2', '+data.shuffle=False']"))
     {'trainer.nnodes': 2, 'data.shuffle': False}
     """
-    if is_command(line) and line.is_whole:
-        return read_command(_COMMAND.sub("", line.text, count=1), "").values
     words = _evaluated(line.text.partition(_HYDRA)[2]) if _HYDRA in line.text else None
     return read_overrides(map(str, words), Location("")).values if words else {}
 

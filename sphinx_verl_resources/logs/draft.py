@@ -125,7 +125,7 @@ def fields_of_run(sources: Sources, options: argparse.Namespace, data: Estimator
         fields["gpus"]["nodes"] = pools.nodes
     settled = {*settings, *filter(is_private, script.unresolved)}
     settled |= {key for name, keys in _REPLACED.items() if getattr(options, name) for key in keys}
-    sources.problems.extend([*script.problems_besides(settled), *log.problems])
+    sources.problems[:0] = [*script.problems_besides(settled), *log.problems]
     return {name: value for name, value in fields.items() if value}
 
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from ..diagnostics import Code, Diagnostic, Location, warning
 from ..units import GIB
-from .config import PrintedConfig, config_at, is_command, overrides_at
+from .config import PrintedConfig, config_at, overrides_at
 from .facts import Figures, Line, facts_in, lines_of, metrics_in
 from .failure import Failure, FailureReader
 
@@ -22,7 +22,7 @@ class Log:
     Attributes:
         shown: the name of the log in messages; empty without a log.
         figures: the figures of its steps.
-        settings: the printed configuration by dotted key, or the overrides of the command.
+        settings: the printed configuration by dotted key, or the overrides that Hydra prints.
         versions: the versions of packages, by name.
         gpu: the GPU as printed; empty if none is.
         failure: the failure, if it ran out of memory.
@@ -63,7 +63,7 @@ def read_log(stream: BinaryIO, shown: str) -> Log:
 
 @dataclass
 class _Run:
-    """A run of the log: its configurations by worker, the overrides of its command, and what followed."""
+    """A run of the log: its configurations by worker, the overrides that Hydra prints, and what followed."""
 
     configs: dict[str, PrintedConfig] = field(default_factory=dict)
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -95,11 +95,8 @@ class _Reader:
             return
         if run.failures.take_frame(line, place) or self._take_metrics(line):
             return
-        config = config_at(line)
-        if config or is_command(line):
-            run = self._next_run()
-        if config:
-            run.configs[line.who] = config
+        if config := config_at(line):
+            self._next_run().configs[line.who] = config
             return
         run.overrides |= overrides_at(line)
         for name, value in facts_in(line.text):

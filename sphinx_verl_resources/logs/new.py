@@ -107,10 +107,7 @@ def _directory(options: argparse.Namespace) -> Directory:
     default = ["data"] if options.dry_run or Path("data").is_dir() else enclosing_data()
     if not (names := [options.output] if options.output else default):
         raise UsageError("no data directory here; give one with --output DIR")
-    directory = configured_directory(names[0], Path.cwd())
-    if directory.path.exists() and not directory.path.is_dir():
-        raise UsageError(f"{printable(directory.shown)}: not a directory")
-    return directory
+    return configured_directory(names[0], Path.cwd())
 
 
 def _mistakes(file: DataFile) -> Iterator[Diagnostic]:

@@ -43,7 +43,7 @@ _CALLED: Mapping[str, tuple[Lever, ...]] = {
     "weights": (levers.WIDER_ENGINE, *_STATES),
     "startup": _LOWER,
     "weight-sync": _LOWER,
-    "checkpoint": (levers.SAVE_LESS, *_STATES),
+    "checkpoint": _STATES,
     "host": tuple(lever for lever in levers.LEVERS if lever.phases == levers.HOST),
 }
 #: The messages and phases after which the engine's share of the GPU goes up or down, whatever it is.
@@ -126,17 +126,13 @@ def _bugs(of: Diagnosis, failure: Failure) -> Iterator[Step]:
 
 def _instructions(of: Diagnosis, failure: Failure) -> Iterator[Step]:
     """Yield what no setting of verl does."""
-    sleep, sizes, expand = of.log.sleep, failure.sizes, levers.EXPAND_SEGMENTS
-    is_refused = failure.form == "npu" or sizes.get("allocated", 0) > sizes.get("in_use", 0) > 0
-    is_refused |= of.estimate is not None and not of.estimate.settings.rollout.separate
+    sleep = of.log.sleep
     if of.is_awake:
         yield Step(_NO_SLEEP if sleep and sleep["freed"] < 0.01 * sleep["left"] else _WHO)
     elif failure.phase == "host":
         yield Step(_PROCESSES)
     elif failure.form == "not-enough-free-at-start":
         yield Step(_OLD_RUN)
-    elif of.is_in_pieces and not is_refused and isinstance(expand.steps, dict):
-        yield Step(expand.sentence, expand.steps)
 
 
 def _directions(of: Diagnosis, failure: Failure) -> Iterator[Step]:

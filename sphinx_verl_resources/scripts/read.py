@@ -35,8 +35,7 @@ _SCRIPT = re.compile(
     r"[ \t]+[^ \t=:]|^[ \t]*-m[ \t]|[ \t]-m[ \t]",
     re.MULTILINE,
 )
-#: An override with a shell's quotes, or a comment.
-_WORD = re.compile(r"#.*|(?:[^\s'\"\\$]|\$\([^)]*\)+|\$|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+|\S")
+#: What only a shell knows, in an override.
 _VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*(?![\w.:])|\$\(|`")
 
 #: Options of Hydra with a value in the next word; the others have none.
@@ -131,20 +130,6 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
     return settings.resolved(translated=True)
 
 
-def read_command(text: str, shown: str) -> SettingsText:
-    """Read the settings in a command as ``set -x`` prints it, without variables.
-
-    >>> read_command("python3 -m verl.trainer.main_ppo trainer.nnodes=2 'a.b=[x, y]'", "run.log").values
-    {'trainer.nnodes': 2, 'a.b': ('x', 'y')}
-    """
-    settings = SettingsText()
-    words = [*_words(settings, text, shown)]
-    settings.program = program_of(words) if words else None
-    if settings.program:
-        _read_arguments(settings, settings.program.arguments)
-    return settings.resolved()
-
-
 def _read_commands(settings: SettingsText, shell: Shell, shown: str) -> None:
     """Add the settings of the first training command, and the program that it starts."""
     settings.problems = tuple(shell.problems.values())
@@ -233,17 +218,17 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
 def _words(settings: SettingsText, text: str, shown: str) -> Iterator[Word]:
     """Yield the words of a text of overrides; those with a shell's variables are unknown."""
     for number, line in enumerate(text.split("\n"), 1):
-        for match in _WORD.finditer(line):
-            place = Location(shown, number, match.start() + 1)
-            if match[0] in {"'", '"'} or line[match.end() : match.end() + 1] in {"'", '"'}:
-                message = "the text has a quote that is never closed"
-                settings.fail(place, "shell_syntax", message, "add the closing quote")
-                return
-            if match[0][0] != "#" and match[0] != "\\":
-                word = "".join(shlex.split(match[0]))
-                key, _, value = word.partition("=")
-                unknown = Unknown(value, Cause(f"only a shell knows {value!r}"))
-                yield Word((f"{key}=", unknown) if _VARIABLE.search(match[0]) else (word,), place)
+        try:
+            words = shlex.split(line.rstrip().removesuffix("\\"), comments=True)
+        except ValueError:
+            message = "the text has a quote that is never closed"
+            settings.fail(Location(shown, number), "shell_syntax", message, "add the closing quote")
+            return
+        for word in words:
+            key, _, value = word.partition("=")
+            place, unknown = line.find(key) + 1, Unknown(value, Cause(f"only a shell knows {value!r}"))
+            parts = (f"{key}=", unknown) if _VARIABLE.search(word) else (word,)
+            yield Word(parts, Location(shown, number, max(place, 1)))
 
 
 def _read_yaml(text: str, shown: str) -> SettingsText:

@@ -307,8 +307,6 @@ class Expansion:
         kind: Kind = "quoted" if quoted else "split"
         match = _PARAMETER.match(source)
         if not match or (source[match.end() :] not in {"", "}"} and not match["operator"]):
-            if re.fullmatch(r"\$\{[@*]:[1-9]\}", source) and "@" not in self.variables:
-                return  # the script has no arguments
             self._sure = self._sure and not re.match(r"\$\{[!#]?(?:\w+\[)?[@*]", source)
             yield Piece(Unknown(source, _FORM), kind)
             return
@@ -353,8 +351,6 @@ class Expansion:
         arguments = self.variables.get("@")
         if name in {"@", "*"}:
             return as_array(arguments or Array(), Location(""))
-        if name == "#" and arguments:
-            return (_length(arguments, "@", source),)
         if name.isdigit() and name != "0":
             value: Value | None = arguments or Array()
             index = str(int(name) - 1)

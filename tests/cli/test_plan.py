@@ -145,6 +145,8 @@ def test_what_fits_on_gpus(result):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("--gpus 8xH100 worker.a=1", "settings that determine memory cannot be read: worker: settings of EasyR1"),
+        ("qwen2.5-7b worker.a=1", "settings that determine memory cannot be read: worker: settings of EasyR1"),
         ("", "no type of GPU given; write --gpus 8xH100, or give a model alone for the fewest GPUs"),
         ("qwen2.5-7b --gpus 8", "no type of GPU given; write --gpus 8xH100, or give a model alone"),
         ("Qwen/Qwen2.5-9B --gpus 8xH100", "model: unknown model 'Qwen/Qwen2.5-9B'; give the path of its config.json"),

@@ -167,22 +167,19 @@ def test_failures_belong_to_runs():
     assert not read("lower gpu_memory_utilization to avoid running out of memory").failure
 
 
-COMMAND = "+ python3 -m verl.trainer.main_ppo data.train_batch_size=8 'trainer.nnodes=2' +a.b=${X}"
 HYDRA = "Error executing job with overrides: ['data.train_batch_size=16', '+data.shuffle=False']"
 
 
 def test_overrides_where_no_configuration_is_printed():
-    assert read(COMMAND).settings == {"data.train_batch_size": 8, "trainer.nnodes": 2}
-    found = read(COMMAND, OOM, HYDRA)
-    assert found.settings == {"data.train_batch_size": 16, "trainer.nnodes": 2, "data.shuffle": False}
-    assert read(COMMAND, *printed(), OOM, HYDRA).settings == FLAT
-    assert read(COMMAND, *printed()[:-1]).settings == {"data.train_batch_size": 8, "trainer.nnodes": 2}
+    assert read(OOM, HYDRA).settings == {"data.train_batch_size": 16, "data.shuffle": False}
+    assert read(*printed()[:-1], OOM, HYDRA).settings == {"data.train_batch_size": 16, "data.shuffle": False}
+    assert read(*printed(), OOM, HYDRA).settings == FLAT
     assert read("Error executing job with overrides: []", HYDRA[:-1]).settings == {}
 
 
-def test_a_command_behind_a_failure_begins_another_run():
-    again = read(COMMAND, OOM, COMMAND.replace("=8", "=4"), OOM)
-    assert (again.settings["data.train_batch_size"], again.failure.place.line) == (4, 4)
+def test_a_configuration_behind_a_failure_begins_another_run():
+    again = read(*printed(), OOM, *printed({"trainer": {"nnodes": 4}}), OOM)
+    assert (again.settings, again.failure.place.line) == ({"trainer.nnodes": 4}, len(printed()) + 3)
 
 
 def test_what_vllm_tells():

@@ -13,9 +13,11 @@ import pytest
 import yaml
 
 from sphinx_verl_resources import scripts
+from sphinx_verl_resources.diagnostics import Location
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.resolve import key_names
-from sphinx_verl_resources.scripts.read import read_command, read_script, read_settings
+from sphinx_verl_resources.scripts.overrides import read_overrides
+from sphinx_verl_resources.scripts.read import read_script, read_settings
 
 CASES = yaml.safe_load((Path(__file__).parent / "readings.yaml").read_text("utf-8"))
 ROOM = Path(scripts.__file__).parent
@@ -57,8 +59,8 @@ def test_keys_of_a_fork_become_keys_of_verl():
     assert read_settings("\n".join(f"{key}: 1" for key in table), "x").values == dict.fromkeys(
         table.values(), 1
     )
-    command = f"{TRAIN} worker.rollout.n=5"  # a log keeps its keys, which tell that EasyR1 ran
-    assert read_command(command, "x").values == {"worker.rollout.n": 5}
+    # A log keeps its keys, which tell that EasyR1 ran.
+    assert read_overrides(["worker.rollout.n=5"], Location("x")).values == {"worker.rollout.n": 5}
 
 
 def test_nothing_of_the_environment_is_read(monkeypatch):
@@ -72,10 +74,8 @@ def test_settings_of_recorded_runs_come_back_from_every_kind_of_text():
     assert len(recorded) > 10
     for values in recorded:
         words = [shlex.quote(f"{key}={json.dumps(value)}") for key, value in values.items()]
-        command = f"{TRAIN} {' '.join(words)}"
-        texts = ("\n".join(words), command, json.dumps(values, indent=2))
+        texts = ("\n".join(words), f"{TRAIN} {' '.join(words)}", json.dumps(values, indent=2))
         assert [read_settings(text, "x").values for text in texts] == [values] * 3
-        assert read_command(command, "x").values == values
 
 
 #: For each kind of nesting: the opening, the inside and the closing.
