@@ -76,21 +76,22 @@ def algorithm_of(settings: Mapping[str, Any], program: str) -> str | None:
         return _BY_SETTING[recipe]
     estimator = str(settings.get(ESTIMATOR, "gae")).lower()
     algorithm = _ESTIMATORS.get(estimator) or _BY_SETTING.get(estimator)
-    mode = str(settings.get(LOSS)).lower().replace("-", "_")
-    by_loss = _LOSSES.get(mode) or _BY_SETTING.get(mode) or algorithm
+    loss = str(settings.get(LOSS)).lower().replace("-", "_")
+    by_loss = _LOSSES.get(loss) or _BY_SETTING.get(loss) or algorithm
     managers = {settings.get(key) for key in _REWARD_MANAGERS}
+    modes = [suffix for name, suffix in _MODES.items() if name in program]
+    if settings.get("trainer.v1.trainer_mode") == "separate_async":
+        modes.append(" (separate async)")
+    mode = "".join(modes[:1])
     if algorithm is None or (settings.get(DISTILLS) is True and settings.get(_TASK_REWARDS) is False):
-        return algorithm and "OPD"
+        return algorithm and f"OPD{mode}"
     if algorithm != by_loss:
         algorithm = by_loss if algorithm == "GRPO" else f"{algorithm} ({by_loss} loss)"
     elif algorithm == "GRPO" and (
         "dapo" in words | managers or settings.get("algorithm.filter_groups.enable") is True
     ):
         algorithm = "DAPO"
-    suffixes = [suffix for name, suffix in _MODES.items() if name in program]
-    if settings.get("trainer.v1.trainer_mode") == "separate_async":
-        suffixes.append(" (separate async)")
-    return "".join([f"{algorithm}{' + OPD' if settings.get(DISTILLS) is True else ''}", *suffixes[:1]])
+    return f"{algorithm}{' + OPD' if settings.get(DISTILLS) is True else ''}{mode}"
 
 
 # -- models and GPUs
