@@ -342,7 +342,8 @@ LEVERS = (
     Lever({f"{ACTOR}.entropy_from_logits_with_chunking": True}, "little", _BATCHES,
           N_("Computes the entropy in chunks.")),
     # docs/perf/perf_tuning.rst:163
-    Lever(_ulysses, "little", _BATCHES, N_("Spreads each sequence over more GPUs.")),
+    Lever(_ulysses, "little", _BATCHES,
+          N_("Spreads each sequence over more GPUs; a micro-batch is one sequence.")),
     # docs/perf/best_practices.rst:155
     *(Lever(partial(_divided, name=name), "little", _ALL, N_("Spreads the model over more GPUs."))
       for name in ("tensor", "pipeline", "expert")),
