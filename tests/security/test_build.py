@@ -20,7 +20,8 @@ def refuse(event, args):
 sys.addaudithook(refuse)
 assert main(["-q", "-E", "-W", *sys.argv[1:]]) == 0
 parts = tuple(f"sphinx_verl_resources.{name}" for name in ("check", "commands", "logs", "git", "scripts.shell"))
-assert not [name for name in sys.modules if name.startswith(parts)]
+loaded = {name for name in sys.modules if name.startswith(parts)}
+assert loaded <= {"sphinx_verl_resources.logs", "sphinx_verl_resources.logs.run_file"}, loaded
 """
 
 
