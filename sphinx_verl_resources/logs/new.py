@@ -170,13 +170,13 @@ def _sources(options: argparse.Namespace) -> Sources:
         _refuse(options.log, "log", _OF_SCRIPT, "a launch script")
         with arguments.open_file(options.log) as stream:
             log = read_log(stream, options.log)
-        if log.failure:
+        if failure := log.failure:
             remedy = f"find out why with verl-resources diagnose {printable(shlex.quote(options.log))}"
             message, level = "the run ran out of memory here", Severity.ERROR
-            if not log.failure.is_evidence:
+            if not failure.is_evidence:
                 message, level = "a process of the run died here", Severity.WARNING
-            problems.append(Diagnostic(log.failure.place, "out_of_memory", message, remedy, level))
-        elif not (log.figures.values or log.settings or log.problems):
+            problems.append(Diagnostic(failure.place, "out_of_memory", message, remedy, level))
+        if not (log.figures.values or log.settings or log.problems or (failure and failure.is_evidence)):
             message, remedy = "the log has no configuration and no metrics", "give it from its first line"
             problems.append(Diagnostic(Location(options.log), "file_empty", message, remedy))
     return Sources(script, options.script or "", log, has_defaults, problems)
