@@ -12,7 +12,9 @@ import re
 import sys
 from dataclasses import dataclass, field, replace
 from datetime import date
+from email.message import Message
 from functools import lru_cache, partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +151,16 @@ def _registries_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dataset, "read_yaml", read)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _package_without_repository() -> Iterator[None]:
+    """Hide the project's addresses, which a built wheel has and a clone has not; pages link to the form."""
+    real = metadata.metadata
+    with pytest.MonkeyPatch.context() as patch:
+        own = "sphinx-verl-resources"
+        patch.setattr(metadata, "metadata", lambda name: Message() if name == own else real(name))
         yield
 
 
