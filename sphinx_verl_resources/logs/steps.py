@@ -50,7 +50,6 @@ _CALLED: Mapping[str, tuple[Lever, ...]] = {
 _SHARE = {form: "Raise" for form, called in _CALLED.items() if levers.RAISE_SHARE in called}
 _SHARE |= dict.fromkeys(("warm-up", "sglang-graph", "nccl", "not-enough-free-at-start", "rollout"), "Lower")
 _SHARE["weight-sync"] = "Lower"
-_EASYR1_SHARE = "worker.rollout.gpu_memory_utilization"
 
 _LOOK = (
     "See what ended the process, since this message does not show that memory ran out: dmesg -T | grep -i "
@@ -139,7 +138,7 @@ def _directions(of: Diagnosis, failure: Failure) -> Iterator[Step]:
     """Yield which way the engine's share of the GPU goes, although its value is unknown."""
     ways = {_SHARE.get(failure.form) or _SHARE.get(phase, "") for phase in failure.possible}
     way = "Lower" if of.is_awake else ways.pop() if len(ways) == 1 else ""
-    key = _EASYR1_SHARE if of.is_easyr1 else ENGINE_SHARE
+    key = "worker.rollout.gpu_memory_utilization" if of.is_easyr1 else ENGINE_SHARE
     if way:
         yield Step(f"{way} {key}; the log does not give its value.")
 

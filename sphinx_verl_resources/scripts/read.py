@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -218,17 +219,17 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
 def _words(settings: SettingsText, text: str, shown: str) -> Iterator[Word]:
     """Yield the words of a text of overrides; those with a shell's variables are unknown."""
     for number, line in enumerate(text.split("\n"), 1):
+        words = shlex.shlex(line.rstrip().removesuffix("\\"), posix=True)
+        words.whitespace_split, words.commenters = True, ""  # bash begins comments only between words
         try:
-            words = shlex.split(line.rstrip().removesuffix("\\"), comments=True)
+            for word in takewhile(lambda word: word[:1] != "#", words):
+                key, _, value = word.partition("=")
+                unknown = Unknown(value, Cause(f"only a shell knows {value!r}"))
+                parts = (f"{key}=", unknown) if _VARIABLE.search(word) else (word,)
+                yield Word(parts, Location(shown, number, max(line.find(key), 0) + 1))
         except ValueError:
             message = "the text has a quote that is never closed"
             settings.fail(Location(shown, number), "shell_syntax", message, "add the closing quote")
-            return
-        for word in words:
-            key, _, value = word.partition("=")
-            place, unknown = line.find(key) + 1, Unknown(value, Cause(f"only a shell knows {value!r}"))
-            parts = (f"{key}=", unknown) if _VARIABLE.search(word) else (word,)
-            yield Word(parts, Location(shown, number, max(place, 1)))
 
 
 def _read_yaml(text: str, shown: str) -> SettingsText:
