@@ -270,7 +270,7 @@ def incomplete_run(check: Check) -> Iterator[Finding]:
 def duplicate_run(check: Check) -> Iterator[Finding]:
     """Reject a run that is recorded twice.
 
-    Two runs are the same if model, GPUs, task, backend, engine, versions, script and settings are.
+    Two runs are the same if model, GPUs, task, backend, engine, trainer, versions, script and settings are.
 
     Bad::
 
@@ -287,7 +287,7 @@ def duplicate_run(check: Check) -> Iterator[Finding]:
         gpus = (run.gpus.count, run.gpus.nodes, check.data.gpu_of(run) or run.gpus.type)
         path = run.script and run.script.path
         settings = repr(sorted(run.settings.items()))
-        traits = (run.model, gpus, run.task, run.train, run.infer, run.versions, path, settings)
+        traits = (run.model, gpus, run.task, run.train, run.infer, run.trainer, run.versions, path, settings)
         other = first.setdefault(traits, run)
         if other is not run:
             message = f"the run is the same as {other.id!r}, with equal GPUs, script, versions and settings"

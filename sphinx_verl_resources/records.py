@@ -39,6 +39,9 @@ Train = Literal[
 TRAIN_BACKENDS: tuple[str, ...] = get_args(Train)
 Engine = Literal["vllm", "sglang", "trtllm", "hf"]
 ENGINES: tuple[str, ...] = get_args(Engine)
+#: The values of ``trainer.v1.trainer_mode``.
+Trainer = Literal["sync", "colocate_async", "separate_async"]
+TRAINERS: tuple[str, ...] = get_args(Trainer)
 #: The algorithms of verl's trainer and recipes; an advantage estimator or a policy loss names most of them.
 ALGORITHMS = (
     "CISPO", "Clip-Cov", "DAPO", "DPPO", "DrGRPO", "DRO", "FlowRL", "GDPO", "GKD", "GMPO", "GPG", "GRPO",
@@ -324,6 +327,8 @@ RepoPath = Annotated[str, pattern(_PATH, "a path relative to the root of verl's 
 GitRef = Annotated[str, pattern(REF, "a commit, tag or branch: letters, digits, '.', '_', '/' and '-'")]
 #: A calendar day.
 IsoDate = Annotated[date, BeforeValidator(_iso_date)]
+#: A calendar day, or a month if the day is unknown.
+Day = Annotated[str, pattern(r"^20\d\d-(0[1-9]|1[0-2])(-[0-3]\d)?$", "a day such as 2026-08-22, or a month")]
 Version = Annotated[str, pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3"), FilledIn]
 Lines = Annotated[str, pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or a range such as 40-45")]
 _KEY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
@@ -428,6 +433,9 @@ class Contributor(Record):
     url: Url | None = None
 
 
+Seconds = Annotated[float, Field(gt=0, le=10_000_000)]
+
+
 class Measured(Record):
     """Figures that the run reported; per GPU or per node as described.
 
@@ -435,7 +443,13 @@ class Measured(Record):
         gib: Peak GPU memory in GiB (2^30 bytes), per GPU.
         counter: Counter of the peak.
         host_ram_gib: Host memory in GiB per node.
-        step_seconds: Mean time per training step, in seconds.
+        tokens_per_second_per_gpu: Tokens of prompts and responses, divided by the time of the counted steps
+            and by all GPUs of the job, also those of rollout, reward models and teachers.
+        step_seconds: Mean time per step, in seconds.
+        step_seconds_range: Shortest and longest step, in seconds.
+        steps: Number of steps that these means are over. Of a log, those after two of warm-up, without
+            validation and checkpoints inside; ten are the least for a speed. 1 if only one step was reported.
+            In an asynchronous trainer, a step is one synchronisation of the weights.
         mfu: Model FLOPs utilisation, from 0 to 1.
         response_tokens: Mean response length, in tokens.
     """
@@ -443,7 +457,10 @@ class Measured(Record):
     gib: float | None = Field(None, gt=0, le=100_000)
     counter: Literal["torch-max-allocated", "torch-max-reserved", "device", "not-stated"] = "not-stated"
     host_ram_gib: float | None = Field(None, gt=0, le=1_000_000)
-    step_seconds: float | None = Field(None, gt=0, le=10_000_000)
+    tokens_per_second_per_gpu: float | None = Field(None, gt=0, le=1_000_000)
+    step_seconds: Seconds | None = None
+    step_seconds_range: tuple[Seconds, Seconds] | None = None
+    steps: int | None = Field(None, ge=1, le=10_000_000)
     mfu: float | None = Field(None, gt=0, le=1)
     response_tokens: float | None = Field(None, gt=0, le=100_000_000)
 
@@ -457,6 +474,7 @@ class Evidence(Record):
         ref: Commit of verl's repository.
         path: File in that commit; unset: the commit itself.
         lines: Line, or first and last line, of that file, in quotes: "40-45".
+        date: Day or month of the evidence: when the run ended, otherwise when the text was last changed.
     """
 
     kind: Literal["log", "metrics", "screenshot", "document", "script", "commit", "issue"]
@@ -464,6 +482,7 @@ class Evidence(Record):
     ref: GitRef | None = None
     path: RepoPath | None = None
     lines: Lines | None = None
+    date: Day | None = None
 
     exactly_one = ("url", "ref")
     needs = (("path", "ref"), ("lines", "path"))
@@ -489,13 +508,15 @@ class Run(Record):
     Attributes:
         id: Unique name; equals the file name without .yaml.
         size: Size class: the section of the page with the run.
-        tag: MIN: settings that save memory, or the least hardware. RECOMMENDED: settings for throughput. null
-            if the source claims neither.
+        tag: MIN: settings that save memory, or the least hardware. RECOMMENDED: faster than the runs in
+            recommended_over. null if it is neither.
         model: Hugging Face name of the model that the script loads, as in architectures.yaml.
         task: Algorithm and variant.
         gpus: Number of GPUs over all nodes, and their type.
         train: Training backend.
         infer: Rollout engine; null if the source does not give it.
+        trainer: Mode of verl's trainer, of which the asynchronous ones do not wait for rollout; one-step-off
+            and fully async policies are separate_async.
         label: Text in the Model column; default: the model's short name.
         max_batch: Largest batch that fits, in prompts per step.
         script: Launch script.
@@ -506,6 +527,8 @@ class Run(Record):
         versions: Software versions, except the rollout engine's.
         settings: Values of verl's dotted configuration keys, as run.
         measured: Figures that the run reported.
+        recommended_over: For RECOMMENDED, the recorded runs of the same model, GPUs, trainer, lengths and
+            batch that were slower.
         evidence: Evidence for the claim.
         notes: Remarks, each linked from a mark in the row.
     """
@@ -518,6 +541,7 @@ class Run(Record):
     gpus: Gpus = Field(examples=[{"count": 4, "type": "H800"}])
     train: Train = Field(examples=["fsdp", "megatron"])
     infer: Infer | None = Field(examples=[{"engine": "vllm", "version": "0.8.3"}])
+    trainer: Trainer = "sync"
     label: Text | None = None
     max_batch: int | None = Field(None, ge=1, le=10_000_000)
     script: Script | None = None
@@ -527,6 +551,7 @@ class Run(Record):
     versions: Versions | None = None
     settings: Settings = Field(default_factory=dict)
     measured: Measured | None = None
+    recommended_over: tuple[Slug, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     notes: tuple[Note, ...] = ()
 
@@ -534,6 +559,18 @@ class Run(Record):
     def short_name(self) -> str:
         """The name in the Model column: the label, or the checkpoint without its owner."""
         return self.label or self.model.rsplit("/", 1)[-1]
+
+    @property
+    def is_folded(self) -> bool:
+        """True if pages fold its row: it is not known to have run, and no recorded run is slower."""
+        return self.word != "ran" and not self.recommended_over
+
+    @property
+    def checked(self) -> str | None:
+        """The day or month of its newest evidence; without dated evidence, that of a tested run's row."""
+        dates = [item.date for item in self.evidence if item.date]
+        by_row = self.added.isoformat() if self.added and self.kind == "tested" else None
+        return max(dates, key=lambda day: f"{day}-31"[:10], default=by_row)
 
     @property
     def trains_adapters(self) -> bool:

@@ -107,20 +107,26 @@ FIELDS = (
     Field("infer", N_("Infer"), detail=N_("Rollout engine")),
     Field("infer.engine", N_("Engine")),
     Field("infer.version", N_("Engine version")),
+    Field("trainer", N_("Trainer")),
     Field("versions", "versions", detail=N_("Versions")),
     Field("max_batch", N_("MaxBatch")),
     Field("kind", N_("Status"), order=KINDS),
     Field("added", N_("Added"), detail=N_("Added")),
+    Field("checked", N_("Last checked")),
     Field("measured.gib", N_("Peak (GiB)")),
     Field("measured.counter", N_("Counter")),
     Field("measured.host_ram_gib", N_("Host RAM (GiB per node)")),
+    Field("measured.tokens_per_second_per_gpu", N_("Tokens/s per GPU")),
     Field("measured.step_seconds", N_("Step (s)")),
+    Field("measured.step_seconds_range", N_("Steps from/to (s)")),
+    Field("measured.steps", N_("Steps counted")),
     Field("measured.mfu", N_("MFU")),
     Field("measured.response_tokens", N_("Response (tokens)")),
     Field("script", N_("Link"), detail=N_("Script")),
     Field("contributor", N_("Contributor")),
     Field("evidence", N_("Evidence"), detail=N_("Evidence")),
     Field("measured", "measured", detail=N_("Measured")),
+    Field("recommended_over", N_("Faster than"), detail=N_("Faster than")),
     Field("notes", N_("Notes")),
 )
 #: The fields by name and by heading, as ``fold`` writes them; a name precedes a heading.
@@ -201,8 +207,8 @@ def select_runs(
         data: the data.
         sizes: the size classes; empty for all.
         filters: the allowed values, compared without case, by the name of the filter.
-        sort: the fields to sort by. Empty: by evidence (ran, reported, claimed), then by tag, date added,
-            number of GPUs and id.
+        sort: the fields to sort by. Empty: runs that ran and RECOMMENDED ones, then reported, then claimed
+            ones; by tag, date added, number of GPUs and id.
     """
     chosen = [run for run in data.runs.values() if not sizes or run.size in sizes]
     for name, words in filters.items():
@@ -226,7 +232,7 @@ def _compared(data: Dataset, words: Iterable[str | None]) -> set[str]:
 def _page_order(run: Run) -> tuple[int, int, str, int, str]:
     tag = TAGS.index(run.tag) if run.tag else len(TAGS)
     added = run.added.isoformat() if run.added else "9999"
-    return WORDS.index(run.word), tag, added, run.gpus.count, run.id
+    return WORDS.index(run.word) if run.is_folded else 0, tag, added, run.gpus.count, run.id
 
 
 def filter_values(data: Dataset, name: str, found: Sequence[str]) -> tuple[str, ...]:

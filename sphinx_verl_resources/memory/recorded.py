@@ -136,15 +136,14 @@ def credible(own: Estimate) -> Estimate | None:
 
 
 def version_of_run(run: Run) -> Version:
-    """Return a run's release: as stated, by the date of a tested run, otherwise that of verl's documents."""
+    """Return a run's release: as stated, by the date of its evidence, otherwise that of verl's documents."""
     stated = version_of(run.versions.verl) if run.versions else None
-    by_date = version_on(run.added.isoformat()) if run.kind == "tested" and run.added else DOCUMENTED
-    return stated or by_date
+    return stated or (version_on(f"{run.checked}-01"[:10]) if run.checked else DOCUMENTED)
 
 
 def has_own_rollout_gpus(run: Run) -> bool:
-    """Return whether rollout and training use separate GPUs, judging by the task's name."""
-    return any(word in run.task.lower() for word in ("async", "one-step-off", "one step off"))
+    """Return whether rollout and training use separate GPUs."""
+    return run.trainer == "separate_async"
 
 
 #: Counters of the training process, which are compared with ``torch_peak``; others with the GPU's peak.

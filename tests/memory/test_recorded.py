@@ -76,7 +76,7 @@ def test_a_run_as_a_request(registries):
     of_run = Request("Qwen/Qwen2.5-7B", CONFIG, 8, "H100", None, DOCUMENTED, {}, "fsdp", "sglang", "GRPO")
     assert found == replace(of_run, partial=True)
     assert recorded.request_of_run(run("measured"), registries).config[BUDGET] == 1024
-    separate = recorded.request_of_run(run(task="GRPO (one step off)"), registries)
+    separate = recorded.request_of_run(run(trainer="separate_async"), registries)
     assert separate.config["actor_rollout_ref.hybrid_engine"] is False
     with pytest.raises(NoAnswerError, match="'a' has no recorded settings"):
         recorded.estimate_run(run(settings={}), registries)

@@ -9,24 +9,24 @@ from sphinx_verl_resources.memory import rules
 
 R = "actor_rollout_ref.rollout"
 NODES, EACH, TENSOR = "trainer.nnodes", "trainer.n_gpus_per_node", f"{R}.tensor_model_parallel_size"
-ASYNC, POOL = "DAPO (async)", {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}
+APART, POOL = "separate_async", {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}
 SHARD, PRODUCT = "critic.model.fsdp_config.fsdp_size", f"nodes × {EACH} is"
-#: Settings, GPUs, nodes and task of the run, and the problem, if there is one.
+#: Settings, GPUs, nodes and trainer of the run, and the problem, if there is one.
 PROBLEMS = [
-    ({}, 8, None, "GRPO", ""), ({NODES: 2, EACH: 4}, 8, 2, "GRPO", ""), ({NODES: 2, EACH: 8}, 8, None, "GRPO", f"{PRODUCT} 2 × 8 = 16, but gpus.count is 8"),
-    ({}, 8, 3, "GRPO", "8 GPUs cannot be divided evenly among 3 nodes"), ({EACH: 2}, 8, 2, "GRPO", f"{PRODUCT} 2 × 2 = 4, but gpus.count is 8"),
-    ({NODES: 2, EACH: 8}, 8, None, ASYNC, f"{PRODUCT} 2 × 8 = 16, but gpus.count is 8"), ({NODES: 1, EACH: 4}, 8, 2, ASYNC, ""),
-    ({NODES: 1, EACH: 4, **POOL}, 8, None, ASYNC, f"{PRODUCT} 1 × 4 = 4 and 8 GPUs do not train, but gpus.count is 8"), ({NODES: 1, EACH: 8, **POOL}, 16, None, ASYNC, ""),
-    ({NODES: 1, EACH: 8, "distillation.enabled": True, "distillation.nnodes": 1}, 8, None, "GRPO", f"{PRODUCT} 1 × 8 = 8 and 8 GPUs do not train, but gpus.count is 8"),
-    ({TENSOR: 3}, 8, None, "GRPO", f"{TENSOR}: 3 does not divide the 8 GPUs"),
-    ({SHARD: 3, "critic.enable": True}, 8, None, "GRPO", f"{SHARD}: 3 does not divide the 8 GPUs"),  # a name of older versions
+    ({}, 8, None, "sync", ""), ({NODES: 2, EACH: 4}, 8, 2, "sync", ""), ({NODES: 2, EACH: 8}, 8, None, "sync", f"{PRODUCT} 2 × 8 = 16, but gpus.count is 8"),
+    ({}, 8, 3, "sync", "8 GPUs cannot be divided evenly among 3 nodes"), ({EACH: 2}, 8, 2, "sync", f"{PRODUCT} 2 × 2 = 4, but gpus.count is 8"),
+    ({NODES: 2, EACH: 8}, 8, None, APART, f"{PRODUCT} 2 × 8 = 16, but gpus.count is 8"), ({NODES: 1, EACH: 4}, 8, 2, APART, ""),
+    ({NODES: 1, EACH: 4, **POOL}, 8, None, APART, f"{PRODUCT} 1 × 4 = 4 and 8 GPUs do not train, but gpus.count is 8"), ({NODES: 1, EACH: 8, **POOL}, 16, None, APART, ""),
+    ({NODES: 1, EACH: 8, "distillation.enabled": True, "distillation.nnodes": 1}, 8, None, "sync", f"{PRODUCT} 1 × 8 = 8 and 8 GPUs do not train, but gpus.count is 8"),
+    ({TENSOR: 3}, 8, None, "sync", f"{TENSOR}: 3 does not divide the 8 GPUs"),
+    ({SHARD: 3, "critic.enable": True}, 8, None, "sync", f"{SHARD}: 3 does not divide the 8 GPUs"),  # a name of older versions
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("settings", "count", "nodes", "task", "text"), PROBLEMS)
-def test_gpus_and_impossible_settings(data, settings, count, nodes, task, text):
+@pytest.mark.parametrize(("settings", "count", "nodes", "trainer", "text"), PROBLEMS)
+def test_gpus_and_impossible_settings(data, settings, count, nodes, trainer, text):
     gpus = {"type": "H100", "count": count} | ({"nodes": nodes} if nodes else {})
-    data.good_run("a", settings=settings, task=task, gpus=gpus)
+    data.good_run("a", settings=settings, trainer=trainer, gpus=gpus)
     check = load_check([str(data.path)])
     of_gpus = [message for _, message, _ in rules.gpu_count(check)]
     refused = [f"{each.place.key}: {each.message}" for each in rules.impossible_settings(check)]
