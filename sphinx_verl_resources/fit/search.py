@@ -20,7 +20,7 @@ from ..diagnostics import NoAnswerError
 from ..i18n import N_
 from ..memory.engine import cache_tokens, engine_weights, needed_cache_tokens
 from ..memory.estimate import Estimate, attempt
-from ..memory.recorded import BUDGETS, ENGINE_SHARE, ENGINE_TP, fitted
+from ..memory.recorded import BUDGETS, ENGINE_SHARE, ENGINE_TP, fitted, has_own_rollout_gpus
 from ..memory.registries import EstimatorContext, capacity_of
 from ..memory.request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request, Verdict
 from ..memory.resolve import resolve
@@ -303,8 +303,8 @@ class Searches:
         return self._layouts[key]
 
     def _best(self, question: Request, ran: Run | None) -> Layout:
-        """Return the best layout; if the run had as many GPUs and its parallel sizes fit, one with these."""
-        if ran and ran.gpus.count == question.gpus:
+        """Return the best layout; if the run trained on as many GPUs and its sizes fit, one with these."""
+        if ran and ran.gpus.count == question.gpus and not has_own_rollout_gpus(ran):
             sizes = {key: value for key, value in ran.settings.items() if key in _PARALLEL_SIZES}
             as_it_ran = replace(question, config={**sizes, **question.config})
             if sizes and (best := self._search(as_it_ran, ran)).fits:
