@@ -36,7 +36,7 @@ COMMANDS = {
     "estimate": "fit.commands", "plan": "fit.commands", "diagnose": "logs.diagnose", "schema": "commands",
 }  # fmt: skip
 #: The modules with rules of the rooms, which register themselves.
-RULE_MODULES = ("memory.rules", "scripts.rules")
+RULE_MODULES = ("memory.rules", "scripts.rules", "speed.rules")
 
 
 class UsageError(Exception):

@@ -17,7 +17,7 @@ Code = Literal[
     "duplicate_key", "duplicate_name", "duplicate_run", "email_address", "encoding", "far_from_computed",
     "file_empty", "file_too_large", "file_unexpected", "file_unreadable", "future_date", "gpu_count",
     "id_mismatch", "impossible_settings", "incomplete_run", "left_out", "log_differs",
-    "missing_key", "moving_ref", "not_modelled", "not_training",
+    "missing_key", "moving_ref", "not_faster", "not_modelled", "not_training",
     "out_of_memory", "parameter_count", "peak_above_capacity",
     "script_differs", "script_name", "script_place", "several_runs", "shell_syntax",
     "todo", "unknown_gpu", "unknown_key", "unknown_model", "unknown_path", "unknown_ref",

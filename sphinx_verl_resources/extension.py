@@ -39,6 +39,7 @@ DIRECTIVES = {
     "verl-config": "analysis_pages:VerlConfigAdvice",
     "verl-analysis": "analysis_pages:VerlAnalysis",
     "verl-accuracy": "fit.directives:VerlAccuracy",
+    "verl-speed": "speed.table:VerlSpeed",
     "verl-fewest": "fit.directives:VerlFewest",
     "verl-what-if": "fit.form:VerlWhatIf",
 }

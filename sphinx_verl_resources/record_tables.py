@@ -56,7 +56,7 @@ OPTIONS = (
         "sort",
         "Fields to sort by; a leading ``-`` means descending order. Missing values come last.",
         _FIELDS,
-        "tested runs first, MIN before RECOMMENDED, then by date added, number of GPUs and id",
+        "runs that ran and RECOMMENDED ones first, by tag, date added, number of GPUs and id",
         selection.sort_fields,
         (),
     ),

@@ -69,10 +69,10 @@ class WriteRows(SphinxTransform):
 
 
 def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> None:
-    """Put a bar before the tables, and below each a button that unfolds the runs that did not run."""
+    """Put a bar before the tables, and below each a button that unfolds the other runs."""
     shown = {run: known[run] for body in bodies for run in body[ROWS]}
-    others = [run for run in shown if shown[run].word != "ran"]
-    # If none of them ran, all are shown.
+    others = [run for run in shown if shown[run].is_folded]
+    # If all are to fold, all are shown.
     folded = len(others) if len(others) < len(shown) else 0
     table = bodies[0].parent.parent
     place = table.parent if SIZE_CLASS in table.parent["classes"] else table
@@ -131,9 +131,9 @@ def _words(runs: int) -> dict[str, str]:
         "option": _("{value} ({count})"),
         "all": plural("{total} run", "{total} runs", runs),
         "some": plural("Showing {shown} of {total} run", "Showing {shown} of {total} runs", runs),
-        "folded": _("{shown} of {total} runs: only those that ran"),
+        "folded": _("{shown} of {total} runs: those that ran or are RECOMMENDED"),
         "unfold": _("Show all {total} runs"),
-        "fold": _("Show only those that ran"),
+        "fold": _("Show only those that ran or are RECOMMENDED"),
         "none": _("No run matches."),
         "unknown": _("Unknown filters in the address: {asked}."),
         "copyLink": _("Copy the link to this run"),

@@ -47,8 +47,8 @@ def run_title(run: Run) -> str:
 
 
 def row_classes(run: Run) -> str:
-    """Return the classes of all page elements about a run; without evidence that it ran, they are folded."""
-    return f"verl-run-{run.id}" if run.word == "ran" else f"verl-run-{run.id} verl-more"
+    """Return the classes of all page elements about a run."""
+    return f"verl-run-{run.id} verl-more" if run.is_folded else f"verl-run-{run.id}"
 
 
 def run_heading(name: str) -> Cell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,10 +12,12 @@ from ..diagnostics import NoAnswerError
 from ..memory.estimate import Estimate, attempt, estimate, largest_that_fits
 from ..memory.recorded import BUDGETS, estimate_run, request_of_run
 from ..memory.registries import Accuracy, EstimatorContext
-from ..memory.request import Request, Verdict, with_adapters
+from ..memory.request import ACTOR, Request, Verdict, with_adapters
 from ..memory.roles import LIMITS
-from ..memory.settings import TRAINER_GPUS
+from ..memory.settings import TRAINER_GPUS, gpu_of
 from ..records import Run
+from ..registries import Gpu
+from ..speed.runs import Nearest, nearest
 from ..units import GIB
 from .changes import Change, changes_for
 from .command import command_of
@@ -117,6 +119,15 @@ class Answer:
         settings, memory = self.best.estimate.settings, (self.needs and self.needs.memory_gb) or 0
         used = (settings.gpus + settings.other_gpus) * memory
         return run if self.best.estimate.fits and used < least else None
+
+    def speed(self, group: Iterable[Gpu] = ()) -> Nearest | None:
+        """Return the nearest run with a speed, on the GPU in question or one of a group."""
+        gpu = gpu_of(self.request, self.data)
+        if gpu is None:
+            return None
+        names, own = [gpu.name, *(each.name for each in group)], self.best.estimate
+        is_open = self.request.config.keys().isdisjoint((f"{ACTOR}.strategy", "model_engine"))
+        return nearest(own, self.task, self.all_gpus, names, self.data, any_backend=is_open)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -221,8 +232,9 @@ class Answers:
         """
         if (gpus, gpu) not in self._answers:
             needs, request = self.needs_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
-            proof = (run for run in runs_for(needs, self.data) if is_proof(run, self.data))
-            best = self._searches.on(gpus, gpu, next(proof, None))
+            proof = [run for run in runs_for(needs, self.data) if is_proof(run, self.data)]
+            usual = (run for run in proof if run.word == proof[0].word and run.train != "megatron")
+            best = self._searches.on(gpus, gpu, next(usual, proof[0] if proof else None))
             self._answers[gpus, gpu] = Answer(request, self.data, best, self._assumed, needs, **self._about)
         return self._answers[gpus, gpu]
 

@@ -26,6 +26,7 @@ from ..memory.request import DEFAULT_TASK, MODEL, Request, dotted_leaves, parse_
 from ..memory.versions import CURRENT, version_of
 from ..records import Run, row_id
 from ..selection import FIELDS, sizes
+from ..speed.runs import checked_text, is_old, speeds_of_size
 from ..strict_yaml import read_yaml
 from ..texts import WORD_TEXTS, field_pieces, row_classes, run_title
 from ..units import Category, crossed, gib_number, share, signed
@@ -111,6 +112,8 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
     for field in FIELDS:
         if field.detail and field.value(run) is not None:
             facts += titled_item(_(field.detail), blocks.Cell(field_pieces(run, field.name, links)).inline())
+    if checked := checked_text(run):
+        facts += titled_item(_("Last checked"), checked)
     facts += remarks
     content: list[nodes.Node] = [facts]
     with suppress(NoAnswerError):
@@ -131,7 +134,8 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
         content.append(nodes.paragraph("", "", blocks.link(_("Submit a run like this one"), address)))
     word = "" if run.word == "ran" else _(WORD_TEXTS[run.word])
     name = nodes.strong("", blocks.listed([run_title(run), run.train]))
-    peaks = blocks.listed(filter(None, [word, texts.peaks_text(run, estimate)]))
+    old = _("checked with an old release") if is_old(run) else ""
+    peaks = blocks.listed(filter(None, [word, texts.peaks_text(run, estimate), old]))
     summary = blocks.titled(name, peaks) if peaks else [name]
     block = blocks.details(summary, content, f"verl-details {row_classes(run)}")
     directive.reserve(f"{row_id(run.id)}-details", block)
@@ -282,7 +286,7 @@ def answers_file(directive: VerlDirective, model: str, *question: object) -> Ans
     app, data, name = directive.domain.app, directive.data, digest(model, question)[:16]
     files = *data.files["gpus.yaml"], *data.files["config_keys.yaml"], *data.files["accuracy.yaml"]
     runs = runs_by_figures(data).get(figures_of(data, model))
-    own = data.architectures.get(model), runs, [file.content for file in files]
+    own = data.architectures.get(model), runs, speeds_of_size(model, data), [file.content for file in files]
     key = digest(_code(), app.config.language, name, own)[:16]
     return AnswersFile(Path(app.doctreedir, f"{directive.directive}-{name}"), key)
 

@@ -6,7 +6,7 @@ import gc
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import accumulate, count, product
 from operator import sub
@@ -103,6 +103,7 @@ class VerlWhatIf(VerlDirective):
         labels = {name: options[value] for name, (_label, options, value) in fields.items()}
         model, count, gpu, lora, response = values.values()
         first = answer(Question(model, count, gpu, lora=lora, response=response), self.data)
+        group = next(group for group in gpu_groups(self.data) if group[0].name == gpu)
         form = nodes.container("", *answer_nodes(first, self.env), classes=[self.directive])
         files, records = self._files(models)
         words = {name: _(text) for name, text in _WORDS.items()}
@@ -111,7 +112,7 @@ class VerlWhatIf(VerlDirective):
             "fields": fields,
             "asked": words["asked"].format(**labels),
             "verdict": first.verdict,
-            "lines": [html(line) for line in lines(first)],
+            "lines": [html(line) for line in lines(first, group)],
             "chart": phase_chart(first.best.estimate, _("Memory per GPU by phase")).node("").astext(),
             "plan": _PLAN.format(**values),
             "file": note_json(self, records),
@@ -261,22 +262,22 @@ def answers_texts(model: str, data: EstimatorContext) -> list[str]:
         (rank, response, Answers(Question(model, gpus=1, lora=rank, response=response), data))
         for rank, response in product(RANKS, RESPONSES)
     ]
-    for (gpu, *_alike), (rank, response, answers) in product(gpu_groups(data), questions):
-        first, fits, cells = window_of(answers, gpu.name)
-        windows.append([first, fits, *(_cell(each, tables) for each in cells)])
+    for group, (rank, response, answers) in product(gpu_groups(data), questions):
+        first, fits, cells = window_of(answers, group[0].name)
+        windows.append([first, fits, *(_cell(each, group, tables) for each in cells)])
         known = (figures_of_fewest(each) for each in cells if isinstance(each, Answer))
         records += (json.dumps({**each, "lora_rank": rank, "response": response}) for each in known)
     gc.enable()
     return [as_script({"windows": windows, **{name: [*table] for name, table in tables.items()}}), *records]
 
 
-def _cell(answer: Answer | NoAnswerError, tables: _Tables) -> list[int | str] | str:
+def _cell(answer: Answer | NoAnswerError, group: Iterable[Gpu], tables: _Tables) -> list[int | str] | str:
     """Return the cell of an answer, and add its texts, bars and command to the tables if they are new."""
     if isinstance(answer, NoAnswerError):
         return escape(str(answer))
     best, numbers = answer.best.estimate, list[str]()
     kind: list[Any] = [answer.verdict]
-    for line in lines(answer):
+    for line in lines(answer, group):
         text = html(line)
         if line.name in _VARYING:
             text = text.replace(str(answer.request.gpu), "{GPU}")

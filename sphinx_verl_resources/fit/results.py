@@ -148,6 +148,7 @@ def _shared(answer: Answer) -> dict[str, Any]:
     """Return what answers with chosen and with given settings say alike."""
     runs: dict[str, Any] = {word: [run.id for run in answer.evidence if run.word == word] for word in WORDS}
     contested, other = answer.contested.items(), answer.other_release
+    speed, fields = answer.speed(), ("tokens_per_second_per_gpu", "step_seconds", "steps", "response_tokens")
     release = other and {
         "version": version_text(other.request.version),
         "verdict": other.verdict,
@@ -160,6 +161,13 @@ def _shared(answer: Answer) -> dict[str, Any]:
         "measured_runs_of_this_kind": answer.accuracy.cases if answer.accuracy else 0,
         "change": [change_result(change) for change in answer.changes],
         "assumed": list(answer.assumed),
+        "speed": speed
+        and {
+            "run": speed.timed.run.id,
+            **{name: getattr(speed.timed.measured, name) for name in fields},
+            "differs": list(speed.differs),
+            "not_stated": list(speed.unstated),
+        },
         "reason": answer.reason,
         "other_release": release,
     }
@@ -191,8 +199,9 @@ JSON, CSV = "verl-resources.json", "verl-resources.csv"
 #: The columns of the CSV file: fields of a run, and values beside it in the JSON file.
 _COLUMNS = (
     "id", "row_id", "word", "contested", "size", "tag", "model", "task", "gpus.count", "gpus.type",
-    "gpus.memory_gb", "gpus.nodes", "train", "infer.engine", "infer.version", "max_batch", "added",
-    "measured.gib", "measured.counter", "measured.host_ram_gib", "measured.step_seconds", "measured.mfu",
+    "gpus.memory_gb", "gpus.nodes", "train", "infer.engine", "infer.version", "trainer", "max_batch",
+    "added", "measured.gib", "measured.counter", "measured.host_ram_gib",
+    "measured.tokens_per_second_per_gpu", "measured.step_seconds", "measured.steps", "measured.mfu",
     "measured.response_tokens", "script.ref", "script.path", "contributor.name", "computed.peak_gib",
     "computed.low_gib", "computed.high_gib", "computed.capacity_gib", "computed.verdict",
     "computed.fits_up_to_tokens", "computed.binding_phase", "computed.measured_runs_of_this_kind",

@@ -18,6 +18,7 @@ from ..memory.request import Verdict
 from ..memory.versions import behaviour, version_text
 from ..nodes import listed
 from ..records import Run
+from ..registries import Gpu
 from ..texts import WORD_TEXTS, run_title
 from ..units import GIB, Category, gib
 from .answer import Answer
@@ -67,7 +68,7 @@ class Line(NamedTuple):
 
     Attributes:
         name: its key, the same in every language: verdict, model, measured, ran, reported, claimed,
-            contested, layout, offloaded, host, sure, release, assumed.
+            contested, layout, offloaded, host, sure, release, speed, assumed.
         title: its title; empty for the reason of the verdict, which follows the verdict's own label.
         text: its sentences; ``{runs}`` stands where the names of ``runs`` go.
         runs: the recorded runs that it names.
@@ -84,15 +85,20 @@ class Line(NamedTuple):
         return self.text.replace("{runs}", listed(dict.fromkeys(map(run_title, self.runs))))
 
 
-def lines(answer: Answer) -> list[Line]:
-    """Return what to say about an answer, the reason of its verdict first."""
+def lines(answer: Answer, group: Iterable[Gpu] = ()) -> list[Line]:
+    """Return what to say about an answer, the reason of its verdict first.
+
+    Args:
+        answer: the answer.
+        group: the GPUs that it is for, besides that in question; a recorded speed may be on any of them.
+    """
     best, note = answer.best, answer.request.model_note
     content = [Line("verdict", "", why(best, answer.reason)), Line("model", _("Model"), note)]
     if answer.own:
         content.append(Line("measured", _("Measured"), _sentence([measured(answer.own, best.estimate)])))
     content += _evidence(answer)
     if answer.reason not in ("unknown", "no-bfloat16"):
-        content += [*_layout(answer), _sure(answer), *_release(answer)]
+        content += [*_layout(answer), _sure(answer), *_release(answer), *_speed(answer, group)]
     assumed = _sentence(text for text in answer.assumed if text != note)
     return [line for line in (*content, Line("assumed", _("Assumed"), assumed)) if line.text]
 
@@ -241,6 +247,14 @@ def _layout(answer: Answer) -> Iterator[Line]:
     text = _("about {size} GiB per node; {limit} GiB given.") if limit else text
     of_node = whole(limit) if limit else about(best.host_limit)
     yield Line("host", _("Host memory"), text.format(size=about(best.estimate.host.total), limit=of_node))
+
+
+def _speed(answer: Answer, group: Iterable[Gpu]) -> Iterator[Line]:
+    """Yield the nearest recorded speed, unless it does not fit or is a recorded run itself."""
+    if answer.request.gpu and not answer.own and answer.verdict != "does-not-fit":
+        speed = answer.speed(group)
+        text = speed.sentence if speed else _("No run of this kind has a recorded speed.")
+        yield Line("speed", _("How fast"), text, (speed.timed.run,) if speed else ())
 
 
 def _release(answer: Answer) -> Iterator[Line]:

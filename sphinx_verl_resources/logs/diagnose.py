@@ -159,7 +159,7 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 100, *, verbose: bool = Fa
 def _happened(of: Diagnosis) -> str:
     failure, figures = of.failure, of.log.figures
     if failure is None:
-        last = f" Its last figures are from step {figures.last_step}." if figures.values else ""
+        last = f" Its last figures are from step {figures.last_step}." if figures.steps else ""
         return f"The log contains no out-of-memory message.{last} {_NO_MESSAGE}"
     after = f", after step {failure.step}" if failure.step is not None else ""
     after = after or (", before the first step ended" if of.log.settings else "")
@@ -191,7 +191,7 @@ def _measured(of: Diagnosis) -> Iterator[str]:
         freed, left = gib(log.sleep["freed"]), gib(log.sleep["left"])
         yield f"vLLM's sleep freed {freed}; {left} stayed in use."
     name = HOST_MEMORY if on_host else PEAK_ALLOCATED
-    if values := log.figures.values.get(name):
+    if values := log.figures.values(name):
         beside = f" (estimate: {gib(own.torch_peak)})" if own and not on_host else ""
         last = f"{values[-1]:.1f} GiB in step {log.figures.last_step}{beside}"
         yield f"{name}: {values[0]:.1f} GiB at first, {last}."

@@ -12,7 +12,7 @@ from typing import Any
 from ..check import Repository
 from ..diagnostics import FORBIDDEN, Code, Diagnostic, Location, NoAnswerError, counted, warning
 from ..fit.arguments import gpus_of
-from ..fit.names import ESTIMATOR, model_of, program_of, recorded_gpu, task_in
+from ..fit.names import ESTIMATOR, model_of, program_of, recorded_gpu, task_in, trainer_of
 from ..memory.registries import EstimatorContext
 from ..memory.request import ACTOR, MODEL, ROLLOUT, parse_gpus
 from ..memory.settings import TRAINER_GPUS, all_gpus
@@ -21,9 +21,10 @@ from ..records import ENGINES, MOST_GPUS, TRAIN_BACKENDS, Run
 from ..scripts.rules import ScriptName, parse_script_name
 from ..scripts.settings import SettingsText
 from ..selection import as_text
+from ..speed.steps import speed_of
 from ..strict_yaml import read_yaml
 from ..validation import try_model
-from .facts import measured_fields
+from .facts import memory_fields
 from .log import Log
 from .run_file import TODO
 
@@ -118,7 +119,8 @@ def fields_of_run(sources: Sources, options: argparse.Namespace, data: Estimator
         "infer": {"engine": engine, "version": versions.get(engine, TODO)},
         "versions": {"verl": TODO} | {name: versions[name] for name in ("verl", "torch") if name in versions},
         "script": _link(sources),
-        "measured": measured_fields(log.figures),
+        "measured": {**memory_fields(log.figures), **_speed(sources, count)},
+        "trainer": trainer_of(settings, program_of(script)),
         "settings": _settings(sources, data),
     }
     if count and not (pools.others or TRAINER_GPUS[0] in unread or count % pools.nodes):
@@ -158,6 +160,17 @@ def _train(sources: Sources, label: ScriptName) -> str | None:
         return "megatron"
     is_default = sources.has_defaults and not script.unresolved.keys() & {*_STRATEGY}
     return label.train or ("fsdp" if is_default else None)
+
+
+def _speed(sources: Sources, gpus: int | None) -> dict[str, Any]:
+    """Return the speed as fields of ``measured``."""
+    speed = speed_of(sources.log.figures.steps, gpus, version_of(sources.log.versions.get("verl")))
+    if speed.missing:
+        sources.warn("left_out", f"no tokens per second are recorded, because {speed.missing}", speed.remedy)
+    if speed.note:
+        remedy = "check the number of GPUs, with those of rollout, reward models and teachers"
+        sources.warn("log_differs", speed.note, remedy)
+    return speed.fields
 
 
 def _link(sources: Sources) -> dict[str, str]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
+from ..speed import steps
+
 #: Characters to keep of a line; verl's lines of figures have a tenth of them.
 MAX_LINE = 1 << 16
 #: Terminal control sequences: colours, and titles.
@@ -27,17 +29,11 @@ _FRONT = 160
 #: The figures of memory, in GiB despite their names. PyTorch's are the largest since the run started.
 PEAK_ALLOCATED, PEAK_RESERVED = "perf/max_memory_allocated_gb", "perf/max_memory_reserved_gb"
 HOST_MEMORY = "perf/cpu_memory_used_gb"
-#: Figures whose maximum counts, with what they count; the mean of all steps counts for others.
+#: Figures of memory, with what they count; the maximum of all steps is recorded.
 _PEAKS = {PEAK_ALLOCATED: "torch-max-allocated", PEAK_RESERVED: "torch-max-reserved", HOST_MEMORY: ""}
-#: For each field of ``measured`` in run files, the figures that fill it, the best first, and its decimals.
-_MEASURED = {
-    "gib": ((PEAK_ALLOCATED, PEAK_RESERVED), 1),
-    "host_ram_gib": ((HOST_MEMORY,), 1),
-    "step_seconds": (("perf/time_per_step", "timing_s/step"), 1),
-    "mfu": (("perf/mfu/actor",), 3),
-    "response_tokens": (("response_length/mean",), 0),
-}
-NAMES = tuple(name for names, _ in _MEASURED.values() for name in names)
+#: For each field of memory in ``measured`` of run files, the figures that fill it, the best first.
+_MEASURED = {"gib": (PEAK_ALLOCATED, PEAK_RESERVED), "host_ram_gib": (HOST_MEMORY,)}
+NAMES = (*_PEAKS, *steps.NAMES)
 
 _STEP = re.compile(r"(?:^|(?<=\s))step:(\d+)(?= - )")
 _ROLE = re.compile(r"(?:actor|critic)/(?=perf/)")
@@ -150,32 +146,30 @@ class Figures:
 
     Attributes:
         last_step: the number of the last step; None without any.
-        values: the values of each figure, by name.
+        steps: the figures of each line about a step, by name, with the number of the step.
     """
 
     last_step: int | None = None
-    values: dict[str, list[float]] = field(default_factory=dict)
+    steps: list[dict[str, float]] = field(default_factory=list)
 
     def add(self, metrics: Metrics) -> None:
         """Add the figures of one line."""
         self.last_step = metrics.step
-        for name, value in metrics.figures.items():
-            self.values.setdefault(name, []).append(value)
+        self.steps.append({steps.STEP: metrics.step or 0, **metrics.figures})
 
-    def figure(self, name: str) -> float | None:
-        """Return the maximum or the mean of a figure; None if there is none above zero."""
-        values = self.values.get(name, [0.0])
-        return (max(values) if name in _PEAKS else sum(values) / len(values)) or None
+    def values(self, name: str) -> list[float]:
+        """Return the values of a figure in the steps that have it."""
+        return [step[name] for step in self.steps if name in step]
 
 
-def measured_fields(figures: Figures) -> dict[str, Any]:
-    """Return the figures as the field ``measured`` of a run; empty if there are none."""
+def memory_fields(figures: Figures) -> dict[str, Any]:
+    """Return the peaks of memory as fields of ``measured``."""
     fields: dict[str, Any] = {}
-    for field_name, (names, digits) in _MEASURED.items():
-        name = next((name for name in names if figures.figure(name)), "")
-        if value := round(figures.figure(name) or 0, digits):
-            fields[field_name] = value if digits else int(value)
-            fields |= {"counter": _PEAKS[name]} if _PEAKS.get(name) else {}
+    for field_name, names in _MEASURED.items():
+        peaks = {name: round(max(figures.values(name), default=0), 1) for name in names}
+        name = next((name for name in names if peaks[name]), "")
+        fields |= {field_name: peaks[name]} if name else {}
+        fields |= {"counter": _PEAKS[name]} if _PEAKS.get(name) else {}
     return fields
 
 

@@ -52,8 +52,8 @@ def read_log(stream: BinaryIO, shown: str) -> Log:
     >>> import io
     >>> text = b"(TaskRunner pid=7) step:1 - perf/max_memory_allocated_gb:71.3 - perf/time_per_step:60.5\n"
     >>> log = read_log(io.BytesIO(text), "run.log")
-    >>> log.figures.last_step, log.figures.figure("perf/max_memory_allocated_gb")
-    (1, 71.3)
+    >>> log.figures.last_step, log.figures.values("perf/max_memory_allocated_gb")
+    (1, [71.3])
     """
     reader = _Reader(shown)
     for line in lines_of(stream):
@@ -74,7 +74,7 @@ class _Run:
     @property
     def has_outcome(self) -> bool:
         """True if the run made a step or failed."""
-        return bool(self.figures.values or self.failures.result())
+        return bool(self.figures.steps or self.failures.result())
 
 
 class _Reader:

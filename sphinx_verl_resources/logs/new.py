@@ -176,7 +176,7 @@ def _sources(options: argparse.Namespace) -> Sources:
             if not failure.is_evidence:
                 message, level = "a process of the run died here", Severity.WARNING
             problems.append(Diagnostic(failure.place, "out_of_memory", message, remedy, level))
-        if not (log.figures.values or log.settings or log.problems or (failure and failure.is_evidence)):
+        if not (log.figures.steps or log.settings or log.problems or (failure and failure.is_evidence)):
             message, remedy = "the log has no configuration and no metrics", "give it from its first line"
             problems.append(Diagnostic(Location(options.log), "file_empty", message, remedy))
     return Sources(script, options.script or "", log, has_defaults, problems)

@@ -32,7 +32,7 @@ _RESOLVER = yaml.resolver.Resolver()
 _NOT_ASKED = {"id", "size", "kind", "added"}
 #: Hints for fields without examples in the schema.
 _HINTS = {
-    "tag": "MIN: settings that save memory, or the least hardware; RECOMMENDED: settings for throughput",
+    "tag": "MIN: settings that save memory, or the least hardware; RECOMMENDED: faster than recorded runs",
     "contributor": "for example {name: Jane Doe, url: https://github.com/janedoe}",
     "versions": 'for example {verl: "0.8.0"}',
     "evidence": "for example https://example.org/run.log, where others can check the run",

@@ -6,6 +6,7 @@ import re
 
 from sphinx_verl_resources.fit.answer import answer
 from sphinx_verl_resources.fit.command import command_of
+from sphinx_verl_resources.fit.form import gpu_groups
 from sphinx_verl_resources.fit.question import Question
 from sphinx_verl_resources.fit.words import as_title, label, lines, whole
 from sphinx_verl_resources.memory.registries import EstimatorContext
@@ -72,7 +73,8 @@ def check(found, chosen):
         chosen["model"], count, chosen["gpu"], lora=int(chosen["lora"]), response=int(chosen["response"])
     )
     expected = answer(asked, DATA)
-    best, (why, *others) = expected.best.estimate, lines(expected)
+    group = next(group for group in gpu_groups(DATA) if group[0].name == chosen["gpu"])
+    best, (why, *others) = expected.best.estimate, lines(expected, group)
     assert found["chosen"] == chosen
     assert (found["badge"], found["title"]) == (
         f"verl-verdict verl-verdict-{expected.verdict}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 #: The status before any choice.
-TESTED = "5 of 6 runs: only those that ran"
+TESTED = "5 of 6 runs: those that ran or are RECOMMENDED"
 SHOW_ALL = "Show all 6 runs"
 
 

@@ -34,7 +34,7 @@ SNIPPETS = {
 #: The runs on the pages, so that a new run in the data changes no golden file.
 RUNS = (
     "qwen2-5-7b-grpo-lora-1xh100", "qwen2-5-3b-grpo-lora-1xh100", "qwen2-5-14b-grpo-lora-2xh100",
-    "qwen2-5-32b-grpo-lora-4xh100", "qwen2-5-72b-grpo-32xh800",
+    "qwen2-5-32b-grpo-lora-4xh100", "qwen2-5-72b-grpo-32xh800", "qwen2-5-32b-dapo-64xh20-fsdp",
 )  # fmt: skip
 #: Their figures change with constants and cases; other tests compare them.
 OTHER_FIGURES = ("estimate", "fewest", "accuracy", "runs-details", "role-data", "what-if")

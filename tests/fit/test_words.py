@@ -155,7 +155,7 @@ def test_how_sure_it_is(ask, cases, text):
 
 
 def test_sequences_beyond_the_positions_of_the_model_are_not_green():
-    own = answer(Question("Qwen/Qwen2.5-Math-7B", 8, "H100", response=8192), DATA)
+    own = answer(Question("Qwen/Qwen2.5-Math-7B", 8, "H100", response=16384), DATA)
     assert (own.best.verdict, own.verdict) == ("fits", "depends-on-lengths")
     assert words.why(own.best, own.reason).endswith(words.REASONS["positions"])
 

@@ -286,5 +286,5 @@ class Meta:
 def test_what_is_written_has_the_layout_of_recorded_runs():
     assert run_text({"tag": "TODO", "id": "a"}).splitlines()[1:] == [
         "id: a",
-        "tag: TODO  # MIN: settings that save memory, or the least hardware; RECOMMENDED: settings for throughput",
+        "tag: TODO  # MIN: settings that save memory, or the least hardware; RECOMMENDED: faster than recorded runs",
     ]

@@ -80,10 +80,10 @@ def test_elsewhere_is_the_first_answer(project, builder):
 
 @pytest.mark.slow
 def test_the_answers_for_a_model_are_small(project):
-    """Of models without experts up to 7B; 60 kB, and 12 kB compressed."""
+    """Of models without experts up to 7B; 65 kB, and 12 kB compressed."""
     build = project.page(".. verl-what-if::\n   :models: Qwen/Qwen2.5-7B\n").build()
     ((_, text),) = files(build).items()
-    assert len(text) < 60_000
+    assert len(text) < 65_000
     assert len(gzip.compress(text.encode(), mtime=0)) < 13_000
     assert len(gzip.compress(str(build.soup().select_one("form.verl-what-if")).encode(), mtime=0)) < 8_000
 
