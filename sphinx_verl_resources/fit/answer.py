@@ -232,6 +232,7 @@ class Answers:
         """
         if (gpus, gpu) not in self._answers:
             needs, request = self.needs_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
+            # Of the strongest proof, the search follows a run with FSDP, whose estimates are checked best.
             proof = [run for run in runs_for(needs, self.data) if is_proof(run, self.data)]
             usual = (run for run in proof if run.word == proof[0].word and run.train != "megatron")
             best = self._searches.on(gpus, gpu, next(usual, proof[0] if proof else None))

@@ -10,6 +10,7 @@ from ..diagnostics import Code
 from ..memory.architectures import Architecture
 from ..memory.registries import Model, gpu_named, model_hint, model_named
 from ..memory.request import ACTOR, ROOT, with_adapters
+from ..memory.settings import TRAINER_MODE
 from ..records import ADAPTER_RANKS, ALGORITHMS, TRAINERS
 from ..registries import Gpu, Registry
 from ..scripts.settings import SettingsText
@@ -34,7 +35,6 @@ _LOSSES = {"dppo_kl": "DPPO", "dppo_tv": "DPPO", "geo_mean": "GMPO"}
 _BY_SETTING = {name.casefold().replace("-", "_"): name for name in ALGORITHMS}
 #: Programs that decide the algorithm (recipe/ at v0.7.0), or how it runs.
 _RECIPES = ("flowrl", "gkd", "prime", "spin", "sppo")
-_TRAINER = "trainer.v1.trainer_mode"
 _MODES = {"fully_async": " (fully async)", "one_step_off": " (one step off)"}
 
 
@@ -81,7 +81,7 @@ def algorithm_of(settings: Mapping[str, Any], program: str) -> str | None:
     by_loss = _LOSSES.get(loss) or _BY_SETTING.get(loss) or algorithm
     managers = {settings.get(key) for key in _REWARD_MANAGERS}
     modes = [suffix for name, suffix in _MODES.items() if name in program]
-    if settings.get(_TRAINER) == "separate_async":
+    if settings.get(TRAINER_MODE) == "separate_async":
         modes.append(" (separate async)")
     mode = "".join(modes[:1])
     if algorithm is None or (settings.get(DISTILLS) is True and settings.get(_TASK_REWARDS) is False):
@@ -101,7 +101,7 @@ def trainer_of(settings: Mapping[str, Any], program: str) -> str | None:
     >>> trainer_of({}, "recipe.one_step_off_policy.main_ppo"), trainer_of({}, "")
     ('separate_async', None)
     """
-    mode = str(settings.get(_TRAINER))
+    mode = str(settings.get(TRAINER_MODE))
     apart = any(name in program for name in _MODES) or settings.get(f"{ROOT}.hybrid_engine") is False
     apart = apart or any(key.startswith(("async_training.", "rollout.")) for key in settings)
     return "separate_async" if apart else mode if mode in TRAINERS[1:] else None

@@ -29,7 +29,7 @@ from .versions import Version
 # -- GPUs
 
 TRAINER_GPUS = ("trainer.nnodes", "trainer.n_gpus_per_node")
-_MODE = "trainer.v1.trainer_mode"
+TRAINER_MODE = "trainer.v1.trainer_mode"
 #: Switches that put rollout engines on the training GPUs too.
 _HYBRID = ("async_training.use_trainer_do_validate", "async_training.use_dynamic_resource_scheduling")
 #: The switches for pools of teachers and of reward models, by the section with their sizes.
@@ -105,7 +105,7 @@ def _pools(reader: Reader) -> list[tuple[str, str]]:
     1dda039b9).
     """
     names = [name for name, switch in _SWITCHES.items() if reader.flag(switch)]
-    if reader.has_rollout_pool or reader.any(_MODE) == "separate_async":
+    if reader.has_rollout_pool or reader.any(TRAINER_MODE) == "separate_async":
         # Copied to the keys of the engine (fully_async_main.py:321 at 1dda039b9).
         own = "rollout.nnodes" in reader.config or "rollout.n_gpus_per_node" in reader.config
         names.insert(0, "rollout" if own else ROLLOUT)
@@ -125,7 +125,7 @@ def trains_alone(reader: Reader) -> bool:
 
     V1's mode ``separate_async`` requires ``rollout.nnodes``; settings without it describe training alone.
     """
-    return reader.any(_MODE) == "separate_async" and not reader.is_set(f"{ROLLOUT}.nnodes")
+    return reader.any(TRAINER_MODE) == "separate_async" and not reader.is_set(f"{ROLLOUT}.nnodes")
 
 
 def _is_separate(reader: Reader, mode: str, *hybrid: str) -> bool:
@@ -233,7 +233,7 @@ class Rollout:
     merge_lora: bool = setting(Reader.flag, f"{MODEL}.lora.merge")
     bucket: int = setting(_bucket, f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes")
     element_bytes: float = setting(element_bytes, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
-    separate: bool = setting(_is_separate, _MODE, *_HYBRID)
+    separate: bool = setting(_is_separate, TRAINER_MODE, *_HYBRID)
 
 
 # -- the run

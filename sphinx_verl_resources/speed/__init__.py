@@ -1,1 +1,1 @@
-"""How fast: the speed of recorded runs, of a log's steps, and of the run that is nearest to a question."""
+"""Speed: of recorded runs, of a log, and the recorded run that is nearest to a question."""

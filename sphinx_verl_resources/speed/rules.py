@@ -15,6 +15,7 @@ SPREAD = 0.16
 _LENGTHS = 0.1
 #: What comparable runs may differ in.
 _MAY_DIFFER = {"backend", "engine"}
+_REMEDY = "name another run, or change the tag"
 
 
 @rule(Severity.WARNING)
@@ -41,19 +42,18 @@ def not_faster(check: Check) -> Iterator[Finding]:
     for run, document in check.runs:
         others, is_tagged = run.recommended_over, run.tag == "RECOMMENDED"
         place = document.place(("tag" if is_tagged else "recommended_over",))
-        if is_tagged != bool(others):
-            message = (
-                "RECOMMENDED needs recommended_over" if is_tagged else "recommended_over needs RECOMMENDED"
+        if is_tagged and not others:
+            yield (
+                place,
+                "RECOMMENDED needs recommended_over",
+                "name the slower runs there, or write 'tag: null'",
             )
-            yield place, message, "name the slower recorded runs there, or write 'tag: null'"
+        if others and not is_tagged:
+            yield place, "recommended_over needs RECOMMENDED", "write this tag, or remove recommended_over"
         for index, name in enumerate(others):
             if reason := _objection(run, name, timed):
                 message = f"{run.id} is not shown to be faster than {name!r}: {reason}"
-                yield (
-                    document.place(("recommended_over", index)),
-                    message,
-                    "name another run, or change the tag",
-                )
+                yield document.place(("recommended_over", index)), message, _REMEDY
         for other in timed.values() if others and run.id in timed else ():
             if not _contrast(timed[run.id], other) and _gain(other, timed[run.id]) > SPREAD:
                 yield place, f"{other.run.id} is faster with the same set-up", "tag that run instead"

@@ -14,12 +14,13 @@ from ..memory.recorded import version_of_run
 from ..memory.registries import EstimatorContext
 from ..memory.request import ROLLOUT
 from ..memory.roles import LIMITS
+from ..memory.settings import TRAINER_MODE
 from ..memory.versions import CURRENT, RELEASES, version_of, version_text
 from ..nodes import listed
 from ..records import ADAPTER_RANKS, TRAINERS, Measured, Run, size_class
 from .steps import LEAST
 
-_BATCH, _TRAINER = ("data.train_batch_size", f"{ROLLOUT}.n"), "trainer.v1.trainer_mode"
+_BATCH = ("data.train_batch_size", f"{ROLLOUT}.n")
 #: The mode of the trainer in the name of a task, and what is then left over.
 _MODES, _LEFT = re.compile("fully async|separate async|one step off"), re.compile(r" \(\)|, (?=\))")
 #: Evidence is old if more releases than these have followed.
@@ -27,7 +28,7 @@ _RECENT = 4
 
 
 class Setup(NamedTuple):
-    """What decides the speed of a run; None for what is not known.
+    """What decides the speed of a run. A field is None if its source does not state it.
 
     Attributes:
         model: the checkpoint.
@@ -174,7 +175,7 @@ class Nearest(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What the run reached, with ``{runs}`` for its name."""
+        """The speed of the run and the differences in words; ``{runs}`` stands for its name."""
         run, measured, *_others = self.timed
         is_short = (measured.steps or LEAST) < LEAST
         about = {
@@ -234,7 +235,7 @@ def nearest(
     """
     settings, has_experts, (first, *others) = own.settings, bool(own.shape.architecture.moe), group
     config, defaults = own.request.config, data.defaults(own.request.version)
-    mode = config.get(_TRAINER) if config.get(_TRAINER) in TRAINERS else "sync"
+    mode = config.get(TRAINER_MODE) if config.get(TRAINER_MODE) in TRAINERS else "sync"
     asked = _setup(
         {key: config.get(key, defaults[key]) for key in (*LIMITS, *_BATCH)}, task, settings.actor.lora_rank,
         model=own.request.model, gpu=first, gpus=gpus, backend=settings.actor.backend,

@@ -107,9 +107,9 @@ def _note(counted: Sequence[Step], gpus: int) -> str:
     own = sum(step[_TIME] * step.get(_THROUGHPUT, 0) for step in counted)
     tokens = sum(step[_TOKENS] for step in counted if step.get(_THROUGHPUT))
     counts = round(tokens / own) if own else gpus
-    return f"perf/throughput in the log is for {counts} GPUs, the recorded speed for {gpus}" * (
-        counts != gpus
-    )
+    if counts == gpus:
+        return ""
+    return f"perf/throughput in the log is for {counts} GPUs, the recorded speed for {gpus}"
 
 
 def _time(step: Step) -> float:

@@ -28,6 +28,8 @@ RUNS = {
     "seconds": {"model": "Qwen/Qwen2.5-VL-7B-Instruct", "gpus": {"count": 8, "type": "H20"},
                 "measured": {"step_seconds": 309}},
     "pipeline": {"train": "megatron"},
+    "critic": {"task": "PPO", "settings": {**LENGTHS, **BATCH, "data.max_response_length": 4096}},
+    "one-step-of-8b": {"model": "Qwen/Qwen3-8B", "measured": {"tokens_per_second_per_gpu": 5000, "steps": 1}},
     "vague": {"gpus": {"count": 8, "type": "B200"}, "settings": {}},
     "memory-only": {"model": "Qwen/Qwen2.5-0.5B", "size": "0.5B", "measured": {"gib": 9.5}},
 }  # fmt: skip
@@ -63,6 +65,8 @@ ROLLOUT = {"actor_rollout_ref.hybrid_engine": False, "rollout.nnodes": 1, "rollo
         ("Qwen/Qwen2.5-7B", 32, "H100", {}, "wide", ["number of GPUs"]),
         ("Qwen/Qwen2.5-7B", 8, "H100", {"response": 8192}, "long", ["longest response"]),
         ("Qwen/Qwen2.5-7B", 8, "H100", {"lora": 16}, "adapters", ["LoRA rank"]),
+        ("Qwen/Qwen2.5-7B", 8, "H100", {"task": "PPO"}, "critic", ["longest response", "sequences a step"]),
+        ("Qwen/Qwen2.5-7B", 8, "H100", {"lora": 32, "response": 16384}, "adapters", ["longest response"]),
         ("Qwen/Qwen2.5-7B", 8, "H100", {"task": "DAPO"}, "dense", ["task", "sequences a step"]),
         ("Qwen/Qwen2.5-7B", 8, "H100", {"overrides": ROLLOUT}, "apart", []),
         ("Qwen/Qwen3-8B", 8, "H100", {}, "dense", ["model"]),
@@ -89,7 +93,8 @@ def test_the_nearest_run_and_what_differs(records, model, gpus, gpu, others, run
             assert speed[name] == figures[name]
     sentence = {line.name: line.plain for line in lines(own)}.get("speed")
     says_none = sentence == "No run of this kind has a recorded speed."
-    assert (sentence is None, says_none) == (own.verdict == "does-not-fit", says_none and run is None)
+    is_said = own.verdict != "does-not-fit"
+    assert (sentence is not None, says_none) == (is_said, is_said and run is None)
 
 
 def test_a_recorded_run_has_no_nearest_speed(records):
@@ -132,17 +137,20 @@ def test_what_a_source_does_not_state(records):
     assert speed["not_stated"] == ["longest prompt", "longest response", "sequences a step"]
 
 
-def test_a_group_of_gpus_has_the_speed_of_any_of_them(records):
-    own = answer(Question("Qwen/Qwen2.5-7B", 8, "H800", response=1024), records)
-    assert own.speed() is None
-    nearest = own.speed([records.gpus.get("H100")])
+def test_a_group_of_gpus_has_the_speed_of_any_of_them(records, data):
+    asked, group = Question("Qwen/Qwen2.5-7B", 8, "H800", response=1024), [records.gpus.get("H100")]
+    assert answer(asked, records).speed() is None
+    nearest = answer(asked, records).speed(group)
     assert (nearest.timed.run.id, "GPU" in nearest.differs) == ("dense", True)
+    speed = {"measured": {"tokens_per_second_per_gpu": 9}, "model": "Qwen/Qwen2.5-7B"}
+    data.run("own", gpus={"count": 64, "type": "H800"}, settings={**LENGTHS, **BATCH}, **speed)
+    assert answer(asked, data.load()).speed(group).timed.run.id == "own"
 
 
 def test_the_fastest_runs(records, data):
     data.run("slower", model="Qwen/Qwen2.5-7B", measured={"tokens_per_second_per_gpu": 999.0})
     found = [run.id for run in fastest_runs(data.load())]
-    assert found == ["vague", "adapters", "apart", "dense", "experts", "dapo"]
+    assert found == ["vague", "adapters", "apart", "critic", "dense", "experts", "dapo"]
 
 
 def test_what_is_recommended_stands_after_min_and_is_not_folded(data):
