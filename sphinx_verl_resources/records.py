@@ -303,7 +303,7 @@ SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Slug = Annotated[str, pattern(SLUG, "lower-case letters and digits with single hyphens between them", 80)]
 #: A short, single-line text.
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(single_line)]
-_NAME = r"^[\w./+()&:-]+( [\w./+()&:-]+)*$"
+_NAME = r"^[0-9A-Za-z_./+()&:-]+( [0-9A-Za-z_./+()&:-]+)*$"
 #: A name that people look up, copy and paste into commands.
 Name = Annotated[
     str, pattern(_NAME, "letters, digits and . / + ( ) & : _ -", 200), AfterValidator(single_line)
@@ -331,7 +331,7 @@ IsoDate = Annotated[date, BeforeValidator(_iso_date)]
 Day = Annotated[str, pattern(r"^20\d\d-(0[1-9]|1[0-2])(-[0-3]\d)?$", "a day such as 2026-08-22, or a month")]
 Version = Annotated[str, pattern(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,39}$", "a version such as 0.8.3"), FilledIn]
 Lines = Annotated[str, pattern(r"^[1-9][0-9]{0,5}(-[1-9][0-9]{0,5})?$", "a line or a range such as 40-45")]
-_KEY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
+_KEY = r"^[A-Za-z_][0-9A-Za-z_]*(\.[A-Za-z_][0-9A-Za-z_]*)*$"
 SettingKey = Annotated[str, pattern(_KEY, "verl's dotted key, without '+' or '++' before it", 200)]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from themes import SCHEMES
 
+#: The widest and the narrowest column of text; furo wraps tables.
+THEMES = ("sphinx_rtd_theme", "furo")
 PAGE = f"""\
 {"Text. " * 900}
 
@@ -24,7 +25,7 @@ CURRENT = """() => [...document.querySelectorAll(".verl-tabs [aria-current=true]
   link => link.textContent)"""
 
 
-@pytest.fixture(scope="module", params=SCHEMES)
+@pytest.fixture(scope="module", params=THEMES)
 def folder(request, new_project, needs):
     """The page in a theme."""
     needs(request.param)

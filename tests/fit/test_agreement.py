@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -130,6 +131,7 @@ def test_the_commands_have_the_answer_of_the_python_api(question):
         assert figures(estimated)[1:] == figures(planned)[1:]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted({int(gpu.memory_gb) for gpu in DATA.gpus})),
     st.sampled_from(sorted(size_models(DATA))),
