@@ -352,7 +352,7 @@ def unknown_path(check: Check) -> Iterator[Finding]:
     files = check.repository.objects(names) if check.repository else {}
     for name, (document, loc, ref, path) in zip(names, linked, strict=True):
         if name not in files:
-            message = f"{_name(loc)}.path: {ref[:12]} has no file {str(path)[:200]!r}"
+            message = f"{_name(loc)}.path: {ref[:12]} has no file {path!r}"
             remedy = "correct the path, or the commit; a partial clone lacks files"
             yield document.place((*loc, "path")), message, remedy
 

@@ -10,9 +10,9 @@ import inspect
 import io
 import json
 import os
-import secrets
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -113,14 +113,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = chosen.parse_intermixed_args(words)
         text, code = chosen.run(options)
         file = getattr(options, "result_file", None)
-        if file and code != 2:
+        if file is not None and code != 2:
             write_file(Path(file), f"{text}\n")
-        elif text and not file:
+        elif text and file is None:
             _print(text)
     except BrokenPipeError:  # the reader has seen enough
         return code
     except (UsageError, NoAnswerError, OSError, UnicodeError) as error:
-        print(visible(f"verl-resources: {_reason(error)}"), file=sys.stderr)
+        warn(f"verl-resources: {_reason(error)}")
         return 2
     return code
 
@@ -154,10 +154,16 @@ def _print(text: str) -> None:
         raise
 
 
+def warn(text: str) -> None:
+    """Print a text to standard error; if that is impossible, the exit code must do."""
+    with suppress(OSError):
+        print(visible(text), file=sys.stderr, flush=True)
+
+
 def report(problems: Sequence[Diagnostic]) -> bool:
     """Print problems to standard error, one per line, and return whether any is an error."""
     for problem in capped(problems):
-        print(visible(str(problem)), file=sys.stderr)
+        warn(str(problem))
     return any(problem.is_error for problem in problems)
 
 
@@ -171,20 +177,14 @@ def write_file(path: Path, text: str) -> None:
         OSError: it cannot be written, or is not a regular file.
     """
     target = Path(os.path.realpath(path))
-    # Files whose names begin with a dot are not read as data.
-    written = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         dataset.refuse_link_in_data(path)
         if target.exists():
             dataset.refuse_irregular(target)
-        written.write_text(text, "utf-8", "backslashreplace")
-        written.replace(target)
+        dataset.replace_file(target, text)
     except OSError as error:
         error.filename = path
         raise
-    finally:
-        if written.exists():
-            written.unlink()
 
 
 # -- data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -128,6 +129,24 @@ def read_data_file(path: Path, shown: str) -> DataFile:
         return DataFile(path, shown, stream.read(MAX_BYTES + 1))
 
 
+def replace_file(path: Path, text: str) -> None:
+    """Write a whole file or nothing; a link or a pipe with its name is replaced, not followed.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    # Files whose names begin with a dot are not read as data.
+    written = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        written.write_text(text, "utf-8", "backslashreplace", newline="\n")
+        written.replace(path)
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        written.unlink(missing_ok=True)
+
+
 # -- records
 
 
@@ -157,7 +176,7 @@ class Dataset:
         self.problems: dict[str, list[Diagnostic]] = {"files": []}
         own: dict[str, Directory] = {}
         for directory in configured:
-            what = f"the data directory {directory.shown[:200]!r} cannot be used"
+            what = f"the data directory {directory.shown!r} cannot be used"
             remedy = f"name a folder that contains {RUNS}/ or gpus.yaml, relative to that of conf.py"
             with self._noted(missing or Location(""), what, remedy):
                 if DATA_NAMES.isdisjoint(path.name for path in directory.path.iterdir()):
@@ -174,8 +193,9 @@ class Dataset:
         """Note why a file or directory cannot be read."""
         try:
             yield
-        except OSError as error:
-            problem = Diagnostic(place, "file_unreadable", f"{what}: {error.strerror}", remedy)
+        except (OSError, ValueError) as error:  # a name with a null character is a wrong value
+            reason = getattr(error, "strerror", error)
+            problem = Diagnostic(place, "file_unreadable", f"{what}: {reason}", remedy)
             self.problems["files"].append(problem)
 
     def _read(self, directory: Directory, path: Path, without: str = "") -> None:
@@ -271,10 +291,18 @@ class Dataset:
             found[file] = None if contradictions else run
         return found
 
-    @property
-    def last_updated(self) -> str:
-        """The newest date on which a run was added, such as ``2025-06-12``; empty if none is dated."""
-        return max((run.added.isoformat() for run in self.runs.values() if run.added), default="")
+    @cached_property
+    def figures(self) -> dict[str, str]:
+        """Figures about all data, for use in prose instead of typed numbers; an empty one is none."""
+        runs = self.runs.values()
+        return {
+            # The newest date on which a run was added.
+            "last-updated": max((run.added.isoformat() for run in runs if run.added), default=""),
+            "runs": str(len(runs)),
+            "runs-that-ran": str(sum(run.word == "ran" for run in runs)),
+            "gpus": str(len(list(self.gpus))),
+            "models": str(len(list(self.architectures))),
+        }
 
     def gpu_of(self, run: Run) -> Gpu | None:
         """Return the entry of a run's GPU; None if its type or its entry is missing."""

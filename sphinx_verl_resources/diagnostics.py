@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
-from textwrap import shorten
 from typing import Literal, get_args
 
 #: The kinds of problems. Messages end with ``[verl.<code>]``, which ``suppress_warnings`` accepts.
@@ -39,7 +38,8 @@ _sizes = re.compile(r"[\d.]+b\b").findall
 #: Joiners and variation selectors are allowed, because scripts and emoji need them.
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\ufffe\uffff\U000e0000-\U000e0fff]"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufdd0-\ufdef\ufeff\uffa0\ufff0-\ufffc\ud800-\udfff\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 
@@ -91,7 +91,8 @@ class Diagnostic:
     def text(self) -> str:
         """The message and the remedy on one line, without place and code."""
         parts = (self.named_message, self.remedy)
-        return one_line("; ".join(shorten(part, MAX_MESSAGE, placeholder=" …") for part in parts if part))
+        short = (part if len(part) <= MAX_MESSAGE else f"{part[:MAX_MESSAGE]} …" for part in parts if part)
+        return one_line("; ".join(short))
 
     @property
     def is_error(self) -> bool:

@@ -128,20 +128,10 @@ class ValueRole(SphinxRole):
         return [nodes.inline(self.rawtext, value, classes=[name], support_smartquotes=False)], []
 
 
-#: Figures about all data, for use in prose instead of typed numbers.
-FIGURES: dict[str, Callable[[Dataset], str]] = {
-    "last-updated": lambda data: data.last_updated or _("never"),
-    "runs": lambda data: str(len(data.runs)),
-    "runs-that-ran": lambda data: str(sum(run.word == "ran" for run in data.runs.values())),
-    "gpus": lambda data: str(len(list(data.gpus))),
-    "models": lambda data: str(len(list(data.architectures))),
-}
-
-
 def _figure(data: Dataset, text: str) -> str:
-    if text not in FIGURES:
-        raise NoAnswerError.because(f"unknown figure {text!r}", did_you_mean(text, FIGURES))
-    return FIGURES[text](data)
+    if text not in data.figures:
+        raise NoAnswerError.because(f"unknown figure {text!r}", did_you_mean(text, data.figures))
+    return data.figures[text] or _("never")
 
 
 def _figure_of_analysis(data: Dataset, text: str) -> str:
@@ -196,7 +186,8 @@ class VerlDomain(Domain):
         """The links to verl's repository; the default in place of an invalid template, see ``report``."""
         template = str(self.env.config.verl_resources_script_url)
         fields = sorted(re.findall(r"\{[^}]*\}?|\}", template))
-        is_right = fields == ["{path}", "{ref}"] and is_address(re.sub("[{}]", "", template))
+        host = re.match(r"https?://[^/{]+/", template)  # which data must not name
+        is_right = fields == ["{path}", "{ref}"] and host and is_address(re.sub("[{}]", "", template))
         return Links(template) if is_right else Links()
 
     @cached_property

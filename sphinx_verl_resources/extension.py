@@ -12,10 +12,12 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
 from . import __version__
+from .dataset import replace_file
 from .domain import RunIndex, VerlDomain, digest, fall_back, is_for_browsers
 from .i18n import CATALOG, LOCALE, _
 from .nodes import add_nodes
@@ -125,8 +127,9 @@ def prepare_builders(app: Sphinx, config: Config) -> None:
     """
     # First, so that a file of the same name in the project's own folder wins.
     config.html_static_path = [str(STATIC), *config.html_static_path]
-    preamble = f"{LATEX_MINUS}\n{config.latex_elements.get('preamble', '')}"
-    config.latex_elements = {**config.latex_elements, "preamble": preamble}
+    given = config.latex_elements or {}
+    preamble = f"{LATEX_MINUS}\n{given.get('preamble', '')}"
+    config.latex_elements = {**given, "preamble": preamble}
 
 
 def start(app: Sphinx) -> None:
@@ -155,10 +158,13 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     domain = VerlDomain.of(app.env)
     if error or not domain.data["pages"]:
         return
-    for files in domain.data["files"].values() if is_for_browsers(app.builder) else ():
-        for name, text in files.items():
-            Path(app.outdir, name).write_text(text, "utf-8", newline="\n")
-    stamp_file(app).write_text(domain.stamp)
+    kept = domain.data["files"].values() if is_for_browsers(app.builder) else ()
+    texts = {Path(app.outdir, name): text for files in kept for name, text in files.items()}
+    try:
+        for path, text in {**texts, stamp_file(app): domain.stamp}.items():
+            replace_file(path, text)
+    except OSError as error:
+        raise ExtensionError(f"{error.filename} cannot be written: {error.strerror}") from None
 
 
 def stamp_file(app: Sphinx) -> Path:

@@ -202,7 +202,7 @@ def listed(names: Iterable[str]) -> str:
 
 def code_block(code: str, language: str, name: str) -> nodes.literal_block:
     """Make a block of code with the class ``name``."""
-    return nodes.literal_block(code, code, language=language, classes=[name])
+    return nodes.literal_block(code, code, language=language, classes=[name], force=True)
 
 
 def recorded(text: str, *content: Node) -> nodes.paragraph:

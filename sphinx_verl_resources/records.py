@@ -305,9 +305,7 @@ Slug = Annotated[str, pattern(SLUG, "lower-case letters and digits with single h
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(single_line)]
 _NAME = r"^[0-9A-Za-z_./+()&:-]+( [0-9A-Za-z_./+()&:-]+)*$"
 #: A name that people look up, copy and paste into commands.
-Name = Annotated[
-    str, pattern(_NAME, "letters, digits and . / + ( ) & : _ -", 200), AfterValidator(single_line)
-]
+Name = Annotated[str, pattern(_NAME, "letters, digits and . / + ( ) & : _ -", 200), FilledIn]
 #: The name of an entry of gpus.yaml, and of an entry of architectures.yaml.
 GpuName = Annotated[Text, name_of("gpus", what="GPU", code="unknown_gpu")]
 Checkpoint = Annotated[Text, name_of("architectures", what="model", code="unknown_model")]

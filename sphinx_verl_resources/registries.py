@@ -405,7 +405,7 @@ class Specification(NamedRecord):
 
 def _divisor(value: Any) -> Any:
     if value != "gpus" and not (type(value) in (int, float) and 1 <= value <= 1000):
-        raise problem("wrong_value", f"expected 'gpus', or a number from 1 to 1000, got {str(value)[:40]!r}")
+        raise problem("wrong_value", f"expected 'gpus', or a number from 1 to 1000, got {str(value)!r}")
     return value
 
 

@@ -276,7 +276,7 @@ def whole_number(text: str, most: int) -> int:
     """
     digits = text.strip().replace(",", "").replace("_", "")
     if not re.fullmatch(r"[0-9]{1,30}", digits) or not 1 <= int(digits) <= most:
-        raise NoAnswerError.because(f"must be a whole number from 1 to {most:,}, got {text[:80]!r}")
+        raise NoAnswerError.because(f"must be a whole number from 1 to {most:,}, got {text!r}")
     return int(digits)
 
 

@@ -1,7 +1,7 @@
 """Strict YAML as plain values, and the place of each key and value.
 
 Only ``true``/``false``, ``null``, plain integers and decimals are converted: ``on``, ``1_000``, ``12:30:00``
-and ``0123456`` stay text. Anchors, aliases, tags, merge keys and duplicate keys are refused.
+and ``0123456`` stay text. Anchors, aliases, tags and duplicate keys are refused.
 """
 
 from __future__ import annotations

@@ -227,9 +227,14 @@ def overrides(settings: Mapping[str, Any], new: Container[str] = ()) -> list[str
         settings: the values by key.
         new: the keys that are not in the composed configuration; Hydra requires a plus before them.
     """
-    return [
-        shlex.quote(f"{'+' if key in new else ''}{key}={_hydra(value)}") for key, value in settings.items()
-    ]
+    return [_quoted(f"{'+' if key in new else ''}{key}={_hydra(value)}") for key, value in settings.items()]
+
+
+def _quoted(word: str) -> str:
+    """Quote a word for bash, on one line."""
+    if "\n" not in word:
+        return shlex.quote(word)
+    return "$'" + re.sub(r"[\\']", r"\\\g<0>", word).replace("\n", "\\n") + "'"
 
 
 def _hydra(value: Any) -> str:

@@ -22,6 +22,7 @@ _SENTENCES = {
     **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "expected keys and values"),
     **dict.fromkeys(("date_type", "value_error"), "expected a date such as 2025-06-12"),
     "tuple_type": "expected a list",
+    "string_too_short": "expected a text",
     "too_short": "expected at least one item",
 }
 
@@ -120,7 +121,7 @@ def _explain(document: Document, model: type[BaseModel], error: ErrorDetails) ->
 def got_instead(value: Any, source: str) -> str:
     """Describe a wrong value, which is typed as ``source`` in the file."""
     words = {type(None): "nothing", dict: "keys and values", tuple: "a list"}
-    return words.get(type(value)) or (repr(value[:80]) if isinstance(value, str) else source or str(value))
+    return words.get(type(value)) or (repr(value) if isinstance(value, str) else source or str(value))
 
 
 def fields_at(model: type[BaseModel], loc: Loc) -> dict[str, FieldInfo]:

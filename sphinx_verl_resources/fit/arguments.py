@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from ..commands import DATA, FORMAT, OUTPUT, UsageError, option
+from ..commands import DATA, FORMAT, OUTPUT, UsageError, option, warn
 from ..dataset import DataFile, read_data_file, refuse_irregular, refuse_link_in_data
-from ..diagnostics import Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, visible, warning
+from ..diagnostics import Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, warning
 from ..memory.config_json import read_config_json
 from ..memory.registries import EstimatorContext, Model, gpu_name, known_model
 from ..memory.request import MODEL, Request, parse_gpus
@@ -181,7 +181,7 @@ def report_first(problems: Sequence[Diagnostic]) -> bool:
         lines.append(f"… and {counted(rest, 'more message')}; --verbose shows all")
     if lines:
         width = screen_width() if sys.stderr.isatty() else 0
-        print(visible(wrapped(lines, width, "    ")), file=sys.stderr)
+        warn(wrapped(lines, width, "    "))
     return any(problem.is_error for problem in problems)
 
 

@@ -15,6 +15,7 @@ from docutils import nodes
 from sphinx.environment import BuildEnvironment
 
 from .. import nodes as blocks
+from ..dataset import replace_file
 from ..diagnostics import Location, NoAnswerError
 from ..directive import ABOUT_TABLE, Option, VerlDirective, choices
 from ..domain import FILE, RUN, digest, link_later
@@ -272,7 +273,7 @@ class AnswersFile(NamedTuple):
 
     def write(self, text: str) -> None:
         """Keep answers."""
-        self.path.write_text(f"{text}\n//{self.key}", "utf-8")
+        replace_file(self.path, f"{text}\n//{self.key}")
 
 
 @lru_cache(maxsize=1)

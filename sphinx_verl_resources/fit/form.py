@@ -181,13 +181,13 @@ def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         own = "" if page == docname else app.builder.get_relative_uri(docname, page).partition("#")[0]
         return f"{own}#{target.anchor}".rstrip("#") if target else ""
 
-    links = {}
-    for run in domain.records.runs.values():
+    forms, links = [node for node in doctree.findall(nodes.container) if FORM in node.attributes], {}
+    for run in domain.records.runs.values() if forms else ():
         name, place = escape(run_title(run)), address(RUN, run.id)
         links[run.id] = f'<a href="{place}">{name}</a>' if place else name
-    for form in list(doctree.findall(nodes.container)):
-        about = form.attributes.pop(FORM, None)
-        if about and is_for_browsers(app.builder):
+    for form in forms:
+        about = form.attributes.pop(FORM)
+        if is_for_browsers(app.builder):
             linked = (_RUN.sub(lambda run: links.get(run[1], run[0]), line) for line in about["lines"])
             about["lines"] = [*linked]
             about["json"] = as_script({**about["data"], "links": links})

@@ -84,7 +84,7 @@ def task_of(text: str) -> tuple[str, int]:
     """
     name = next((name for name in TASKS if name.casefold() == text.casefold()), None)
     if name is None:
-        raise NoAnswerError.because(f"unknown task {text[:80]!r}", did_you_mean(text, TASKS), "unknown_value")
+        raise NoAnswerError.because(f"unknown task {text!r}", did_you_mean(text, TASKS), "unknown_value")
     return name.removesuffix("-LoRA"), TASKS[name].get(f"{MODEL}.lora_rank", 0)
 
 

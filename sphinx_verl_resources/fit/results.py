@@ -216,7 +216,7 @@ def export_files(data: EstimatorContext) -> dict[str, tuple[str, str]]:
         "schema": 1,
         "extension_version": __version__,
         "verl_version": version_text(CURRENT),
-        "last_updated": data.last_updated,
+        "last_updated": data.figures["last-updated"],
         "size_classes": SIZES,
         "runs": runs,
         "gpus": [gpu for _, gpu in sorted(used.items())],

@@ -103,7 +103,7 @@ class Reader:
         key = self.first_set(key, *others) if others else key
         value = self.config.get(key, self.defaults.get(key))
         if isinstance(value, str) and "${" in value:
-            message = f"{value[:80]!r} refers to another setting: verl's default is used"
+            message = f"{value!r} refers to another setting: verl's default is used"
             self.warning(key, message, "write the value itself", "unresolved")
             return self.defaults.get(key)
         return value
@@ -111,7 +111,7 @@ class Reader:
     def instead_of(self, value: Any, expected: str, *keys: str) -> Any:
         """Return verl's default instead of a wrong value, and record an error."""
         key = self.first_set(*keys)
-        self.error(key, f"expected {expected}, got {repr(value)[:80]}")
+        self.error(key, f"expected {expected}, got {value!r}")
         return self.defaults.get(key)
 
     def flag(self, *keys: str) -> bool:

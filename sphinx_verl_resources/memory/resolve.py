@@ -72,7 +72,7 @@ def settings_problems(config: Mapping[str, Any], version: Version, registries: E
         if problem := key_problem(key, version, registries):
             yield problem
         elif type(value) not in types and value is not None and "${" not in str(value):
-            yield warning_at(key, f"expected {expected}, got {str(value)[:80]!r}", "correct it", "wrong_type")
+            yield warning_at(key, f"expected {expected}, got {str(value)!r}", "correct it", "wrong_type")
     for role in (ACTOR, "critic"):
         mini, batch = flat.get(f"{role}.ppo_mini_batch_size"), flat.get("data.train_batch_size")
         if type(mini) is type(batch) is int and mini > batch > 0 and not flat.get(f"{role}.use_dynamic_bsz"):

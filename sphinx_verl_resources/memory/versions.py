@@ -36,7 +36,7 @@ _BY_VLLM: dict[int, Version] = {
     14: (0, 7, 0), 15: (0, 7, 1),
 }  # fmt: skip
 
-_DAY = r"\b20\d\d-\d\d(?:-\d\d)?\b"
+_DAY = r"\b20[0-9]{2}-[0-9]{2}(?:-[0-9]{2})?\b"
 #: A version before every release, and before verl's rollout engine could sleep.
 EARLY: Version = (0, 2, 0)
 _BUCKET = 2048 * 2**20
@@ -137,7 +137,7 @@ def version_of(text: str | None) -> Version | None:
     text = text or ""
     if of_main := re.search(rf"\bmain\b[^)]*?({_DAY})", text):
         return version_on(of_main[1])
-    number = r"(?:^\s*v?|\bverl[ =v@]{1,4})(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?"
+    number = r"(?:^\s*v?|\bverl[ =v@]{1,4})([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,3}))?"
     if stated := re.search(number, text, re.IGNORECASE):
         major, minor, patch = stated.groups(default="0")
         return int(major), int(minor), int(patch)

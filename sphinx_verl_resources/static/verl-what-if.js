@@ -17,6 +17,7 @@
 
   const source = document.currentScript.src;
   const loading = {};
+  globalThis.verlWhatIf = {}; // the answers in each file that was loaded
 
   /** Return the answers in a file; undefined if it cannot be loaded. Pages opened from a folder can load only scripts. */
   function load(file) {
