@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import TopologicalSorter
 
 import pytest
@@ -39,6 +40,29 @@ def test_every_module_is_on_the_page_and_imports_go_down_only(root, imports):
     assert sorted(rows) == sorted({*map(top, imports)})
     pairs = [(name, other) for name, others in imports.items() for other in others - {"__init__"}]
     assert [(name, other) for name, other in pairs if rows[top(other)] < rows[top(name)]] == []
+
+
+def test_the_drawing_and_the_text_name_layers_and_modules_of_the_code(root, imports):
+    layers = yaml.safe_load((root / "docs/architecture.yaml").read_text("utf-8"))
+    drawing = (root / "docs/images/architecture.svg").read_text("utf-8")
+    drawn = re.findall(r'class="layer" x="\d+" y="([\d.]+)"[^>]*>([^<]+)<', drawing)
+    assert [name for _, name in sorted(drawn, key=lambda item: float(item[0]))] == [*layers]
+    (boxes,) = re.findall(rf"(?s){drawn[0][1]}(.*)imports", drawing)
+    named = {
+        word
+        for text in re.findall('"monospace"[^>]*>([^<]+)<', boxes)
+        for word in text.split()
+        if word not in "·…"
+    }
+    assert named <= {*map(top, imports)}
+    assert {name for layer in layers.values() if len(layer) == 1 for name in layer} <= named
+    flows = (
+        (root / "docs/architecture.rst")
+        .read_text("utf-8")
+        .partition("- **A row")[2]
+        .partition("The modules")[0]
+    )
+    assert set(re.findall("``([^`]+)``", flows)) <= {*imports}
 
 
 def test_no_import_is_circular(imports):

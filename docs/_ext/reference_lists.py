@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
-from sphinx_verl_resources.commands import command_named, schema_of
+from sphinx_verl_resources.commands import COMMANDS, command_named, schema_of
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
 from sphinx_verl_resources.selection import FIELDS
 
@@ -25,15 +25,8 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
-    from sphinx_verl_resources.commands import Command
     from sphinx_verl_resources.directive import VerlDirective
 
-#: Commands by audience, in the order of the page.
-GROUPS = {
-    "contributors": ("new", "check"),
-    "maintainers": ("export", "schema"),
-    "readers": ("plan", "diagnose", "estimate", "table"),
-}
 _DIRECTIVE = re.compile(r"^\.\. ([\w-]+)::(.*)\n((?:   .*\n|\n(?=   ))*)", re.MULTILINE)
 _ROLE = re.compile(r":verl:([a-z]+):(?=`)")
 
@@ -157,56 +150,23 @@ def _fenced(match: re.Match[str]) -> str:
 
 
 class Commands(Generated):
-    """``.. docs-commands:: GROUP``: a section for each command of a group, generated from the parsers."""
-
-    required_arguments = 1
+    """``.. docs-commands::``: a section with the help of each command."""
 
     def lines(self) -> Iterator[str]:
-        for name in GROUPS[self.arguments[0]]:
-            yield from _command(name)
-
-
-def _command(name: str) -> Iterator[str]:
-    parser = copy(command_named(name))
-    yield from (f".. _command-{name}:", "", name, "." * len(name), "")
-    yield from (f".. program:: {parser.prog}", "", str(parser.description), "")
-    yield from (".. code-block:: text", "")
-    parser.formatter_class = partial(
-        argparse.RawDescriptionHelpFormatter, width=80
-    )  # independent of the terminal
-    usage = parser.format_usage().removeprefix("usage: ")
-    yield from (f"   {line}" for line in usage.splitlines())
-    yield ""
-    for action in parser._actions:
-        if action.dest != "help":
-            yield from _option(action, parser)
-    yield from ("Examples:", "", ".. code-block:: console", "")
-    for line, does in examples_of(parser):
-        if does:
-            yield f"   # {does}"
-        yield f"   $ {line}"
-    for note in str(parser.epilog).split("\n\n")[1:]:
-        yield from ("", _plain(note), "")
-
-
-def examples_of(command: Command) -> list[tuple[str, str]]:
-    """Return the example command lines, each with its explanation or an empty text."""
-    lines = str(command.epilog).partition("\n\n")[0].splitlines()[1:]
-    return [(line.strip(), does) for line, _, does in (line.partition("   # ") for line in lines)]
-
-
-def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield an option, or an argument with its placeholder."""
-    metavar = str(action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else ""))
-    takes = f" {metavar or action.dest.upper()}" if action.nargs != 0 else ""
-    names = [f"{name}{takes}" for name in action.option_strings] or [metavar or action.dest]
-    text = (action.help or "") % {"default": action.default, "prog": parser.prog}
-    yield from (f".. option:: {', '.join(names)}", "", f"   {_plain(text[:1].upper() + text[1:])}.", "")
-
-
-def _plain(text: str) -> str:
-    """Escape a terminal's text for reStructuredText."""
-    return re.sub(r"([\\*`|_])", r"\\\1", text)
+        for name in COMMANDS:
+            parser = copy(command_named(name))
+            parser.formatter_class = partial(argparse.RawDescriptionHelpFormatter, width=80)
+            yield from (
+                f".. _command-{name}:",
+                "",
+                name,
+                "~" * len(name),
+                "",
+                ".. code-block:: text",
+                "   :class: docs-wide",
+                "",
+            )
+            yield textwrap.indent(parser.format_help(), "   ")
 
 
 def schema_fields(

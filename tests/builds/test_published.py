@@ -38,7 +38,7 @@ def pages(hardware_page, new_project, root):
         "contributing-a-run.rst",
     )
     made.page("Text.\n", "out-of-memory.rst").page(hardware_page, "hardware.rst")
-    for name in ("memory.rst", "original-figures.rst", "original-figures.csv", "memory-example.md"):
+    for name in ("memory.rst", "original-figures.rst", "original-figures.csv"):
         shutil.copy(root / "docs" / name, made.path)
     return made
 
