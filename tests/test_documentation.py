@@ -54,15 +54,21 @@ def test_the_readme_shows_what_its_commands_print(readme, clone, monkeypatch, ca
     """Each command works in a clone as it is pasted, and prints the lines below it; "…" are omitted ones."""
     monkeypatch.setenv("COLUMNS", "100")
     typed = re.findall(r"verl-resources (.*)", "".join(readme("sh")))
-    *shown, message = readme("text")
-    assert [words.split()[0] for words in typed] == ["plan", "estimate", "diagnose", "new"]
-    for words, lines in zip(typed, shown, strict=True):
+    first, message, *others = readme("text")
+    assert [words.split()[0] for words in typed] == ["new", "plan", "estimate", "diagnose"]
+    for words, lines in zip(typed, [first, *others], strict=True):
         assert main(shlex.split(words)) in {0, 1}
         pattern = ".*?".join(re.escape(" ".join(part.split())) for part in lines.split("…"))
         printed = " ".join(capsys.readouterr().out.split())
         assert re.match(pattern.replace(r"\ .*?", ".*?"), printed), words
     assert main(["check", "data"]) == 1
     assert message.strip() in capsys.readouterr().err
+
+
+def test_the_run_in_the_readme_has_no_errors(readme, data):
+    (text,) = readme("yaml")
+    data.write("runs/qwen2-5-7b-grpo-2xh100.yaml", text)
+    assert data.problems() == []
 
 
 def test_the_readme_builds_as_typed_and_with_own_runs(readme, project, root):
