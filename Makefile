@@ -24,7 +24,7 @@ else ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help html check test test-all screenshots matrix weekly upgrade accuracy benchmark oracle schema transcript messages dist lint format clean
+.PHONY: help html check test test-all screenshots matrix weekly upgrade accuracy oracle schema transcript messages dist lint format clean
 
 help:  ## show this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## /{printf "%-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,9 +97,6 @@ oracle: $(BIN)/.ready  ## trace training steps with PyTorch (an environment of i
 
 accuracy: $(BIN)/.ready  ## write data/accuracy.yaml from the cases
 	@$(BIN)/python tools/accuracy.py
-
-benchmark: $(BIN)/.ready  ## measure the time of one estimate
-	@$(BIN)/python tools/benchmark.py
 
 schema: $(BIN)/.ready  ## write data/schema from the models
 	$(BIN)/verl-resources schema --output data/schema

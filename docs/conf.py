@@ -15,7 +15,6 @@ extensions = [
     "myst_parser",
     "reference_lists",
     "estimator_lists",
-    "rules_list",
     "sphinx_verl_resources",
 ]
 exclude_patterns = ["_build", "snippets"]

@@ -60,7 +60,7 @@ def reference(root, new_project):
     project.page(".. toctree::\n   :glob:\n\n   *\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(root / "docs/_ext"))
-        extensions = ["reference_lists", "rules_list"]
+        extensions = ["reference_lists"]
         build = project.build(
             extensions=extensions, exclude_patterns=["snippets", "examples"], smartquotes=False
         )

@@ -66,15 +66,8 @@ def run(command: str, clone: Path) -> Step:
     }.get(words[0], [words[0]])
     start = time.perf_counter()
     environment = {**os.environ, "PYTHONPATH": str(clone), "COLUMNS": "100"}
-    done = subprocess.run(
-        [*program, *words[1:]],
-        cwd=clone,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run([*program, *words[1:]], cwd=clone, env=environment, text=True, **streams)
     return Step(command, done.stdout.rstrip(), time.perf_counter() - start)
 
 

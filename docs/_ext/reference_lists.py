@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
 import textwrap
@@ -15,7 +16,9 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 import sphinx_verl_resources
-from sphinx_verl_resources.commands import COMMANDS, command_named, schema_of
+from sphinx_verl_resources.check import RULES
+from sphinx_verl_resources.commands import COMMANDS, command_named, load_check, schema_of
+from sphinx_verl_resources.diagnostics import CODES
 from sphinx_verl_resources.extension import DIRECTIVES, ESTIMATE, load
 from sphinx_verl_resources.selection import FIELDS
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
     from sphinx_verl_resources.directive import VerlDirective
 
+#: One message a line; tests/builds/test_codes.py writes those of builds and commands.
+MESSAGES = Path(__file__).parent.parent / "examples/messages.txt"
 _DIRECTIVE = re.compile(r"^\.\. ([\w-]+)::(.*)\n((?:   .*\n|\n(?=   ))*)", re.MULTILINE)
 _ROLE = re.compile(r":verl:([a-z]+):(?=`)")
 
@@ -169,6 +174,31 @@ class Commands(Generated):
             yield textwrap.indent(parser.format_help(), "   ")
 
 
+class Rules(Generated):
+    """``.. docs-rules::``: a section for each rule of ``check``, which is its docstring."""
+
+    def lines(self) -> Iterator[str]:
+        load_check([])  # all rules
+        yield from (".. highlight:: yaml", "")
+        for name, rule in RULES.items():
+            yield from (f".. _rule-{name}:", "", f"``{name}``", "^" * (len(name) + 4), "")
+            yield from (f":Level: {rule.severity.value}", "", inspect.getdoc(rule.find) or "", "")
+
+
+class Codes(Generated):
+    """``.. docs-codes::``: a table of all codes, each with an example and an anchor."""
+
+    def lines(self) -> Iterator[str]:
+        self.env.note_dependency(str(MESSAGES))
+        messages = MESSAGES.read_text("utf-8").splitlines()
+        examples = {message.rpartition(" [verl.")[2].removesuffix("]"): message for message in messages}
+        yield ".. list-table::\n   :header-rows: 1\n   :widths: 30 70\n   :class: docs-codes\n"
+        yield "   * - Code\n     - Example"
+        for code in sorted(CODES):
+            yield f"   * - .. _verl.{code}:\n\n       ``verl.{code}``"
+            yield f"     - .. code-block:: text\n\n          {examples[code]}\n"
+
+
 def schema_fields(
     whole: dict[str, Any], part: dict[str, Any], prefix: str
 ) -> Iterator[tuple[str, str, bool]]:
@@ -201,6 +231,6 @@ def allowed(field: dict[str, Any]) -> list[str]:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    for directive in (Schema, Fields, Options, Snippet, Commands):
+    for directive in (Schema, Fields, Options, Snippet, Commands, Rules, Codes):
         app.add_directive(f"docs-{directive.__name__.lower()}", directive)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
