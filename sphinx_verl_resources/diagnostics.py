@@ -127,7 +127,9 @@ def capped(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     found = [*problems]
     if len(found) > MAX_PROBLEMS:
         *found, last = sorted(found, key=lambda problem: problem.severity)[: MAX_PROBLEMS + 1]
-        found.append(replace(last, message="more problems are not listed", remedy="fix the others first"))
+        place = replace(last.place, key="")
+        message, remedy = "more problems are not listed", "fix the others first"
+        found.append(replace(last, place=place, message=message, remedy=remedy))
     return tuple(found)
 
 
