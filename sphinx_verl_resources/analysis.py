@@ -166,13 +166,13 @@ def _model(analysis: Analysis, name: str) -> tuple[str, str, dict[str, int]]:
         shape: tuple[int | None, ...] = (spec.parameters, spec.layers, spec.hidden_size, ffn, heads)
         checkpoint, vocabulary = "", assumed.vocabulary_size
     else:
-        wanted = (spec and spec.model) or name
-        entry = known.get(wanted) or next((item for item in known if fold(item.name) == fold(wanted)), None)
+        model = (spec and spec.model) or name
+        entry = known.get(model) or next((item for item in known if fold(item.name) == fold(model)), None)
         if entry is None:
             hint = f"use one of {', '.join(analysis.specifications)}, or a checkpoint of architectures.yaml"
-            hint = did_you_mean(wanted, [*analysis.specifications, *known.names], hint)
-            code: Code = "unknown_model" if "/" in wanted else "unknown_size"
-            raise NoAnswerError.because(f"unknown model {wanted!r}", hint, code=code)
+            hint = did_you_mean(model, [*analysis.specifications, *known.names], hint)
+            code: Code = "unknown_model" if "/" in model else "unknown_size"
+            raise NoAnswerError.because(f"unknown model {model!r}", hint, code=code)
         layers, heads = entry.num_hidden_layers, entry.num_attention_heads
         shape = (entry.parameters, layers, entry.hidden_size, entry.intermediate_size, heads)
         checkpoint, vocabulary = entry.hf_id, entry.vocab_size

@@ -89,12 +89,12 @@ class AnalysisDirective(VerlDirective):
 
     def marks(self, subject: str) -> list[nodes.Node]:
         """Return the marks of the remarks about a subject; remarks that are new on the page get a number."""
-        found = []
+        places = []
         for name, remark in self.data.analysis.remarks.items():
             if subject in remark.about and "no-remarks" not in self.given:
                 count = self.numbers.setdefault(name, len(self.numbers) + 1)
-                found.append((f"[{count}]", f"verl-remark-{name}"))
-        return marks(*found)
+                places.append((f"[{count}]", f"verl-remark-{name}"))
+        return marks(*places)
 
     def marked(self, text: str, subject: str) -> Cell:
         """Make a cell with the marks of the remarks about its subject."""
@@ -121,8 +121,8 @@ def entry_of(entries: Mapping[str, Any], section: str, name: str) -> Any:
 
 def read_steps(text: str) -> tuple[str, ...]:
     """Return the names of steps; none for ``none``."""
-    found = each_once(words(text), str.lower, "name at least one step, or none")
-    return () if found == ("none",) else found
+    steps = each_once(words(text), str.lower, "name at least one step, or none")
+    return () if steps == ("none",) else steps
 
 
 class VerlMemory(AnalysisDirective):
@@ -165,17 +165,17 @@ class VerlMemory(AnalysisDirective):
         """Return the formulas of each component, of the total and of each step."""
         items = []
         for line in (line for line in one.lines if line.subject != PER_GPU):
-            found = [recorded(line.step.text)] if line.step else []
+            paragraphs = [recorded(line.step.text)] if line.step else []
             form = _("{title}: {text}") if len(line.parts) > 1 else "{text}"
-            found += [
+            paragraphs += [
                 formula(form.format(title=_(part.label), text=part.equation(gb))) for part in line.parts
             ]
             if line.step or not line.parts:  # with enough digits to add them up
                 total = line.now.equation(lambda size: f"{size / GB:,.3f}".rstrip("0").rstrip("."), gb)
-                found.append(formula(total))
+                paragraphs.append(formula(total))
             # The marks are in the table if there is one.
             after = [] if "table" in self.values["show"] else self.marks(line.subject)
-            items.append((nodes.term("", line.label, *after), found))
+            items.append((nodes.term("", line.label, *after), paragraphs))
         return formula_list(items)
 
     def _waterfall(self, one: Outcome) -> nodes.tgroup:
@@ -275,7 +275,7 @@ class VerlConfigAdvice(AnalysisDirective):
         keys = {name: self.data.config_keys.get(name) for name in record.settings}
         new = {name for name, key in keys.items() if key and not key.in_yaml}
         command = " \\\n    ".join([LAUNCHER, *overrides(record.settings, new)])
-        made: dict[str, nodes.Node] = {
+        pieces: dict[str, nodes.Node] = {
             "yaml": code_block(nested_yaml(record.settings), "yaml", self.directive),
             "command-line": code_block(command, "bash", self.directive),
         }
@@ -286,8 +286,8 @@ class VerlConfigAdvice(AnalysisDirective):
                 texts = map(Cell.of, (as_text(record.settings[name]), *known))
                 rows.append([Cell.of(name, self.marks(name), PATH_CLASS), *texts])
             inside = table_group([_("Key"), _("Advised"), _("verl's default"), _("Effect on memory")], rows)
-            made["table"] = self.table(inside, _("{model}: settings").format(model=record.name))
-        return [made[piece] for piece in self.values["show"]]
+            pieces["table"] = self.table(inside, _("{model}: settings").format(model=record.name))
+        return [pieces[piece] for piece in self.values["show"]]
 
 
 #: The assumptions: the subject of remarks, the name, and the text with fields of ``Assumptions``.

@@ -104,7 +104,7 @@ def formula(content: str) -> nodes.paragraph:
 def formula_list(items: Iterable[tuple[nodes.term, Sequence[nodes.paragraph]]]) -> nodes.definition_list:
     """Make a list of terms, each with paragraphs such as formulas."""
     # "simple" keeps sphinx_rtd_theme from styling the terms as signatures.
-    found = nodes.definition_list(classes=["verl-formulas", "simple"])
+    formulas = nodes.definition_list(classes=["verl-formulas", "simple"])
     for term, paragraphs in items:
-        found += nodes.definition_list_item("", term, nodes.definition("", *paragraphs))
-    return found
+        formulas += nodes.definition_list_item("", term, nodes.definition("", *paragraphs))
+    return formulas

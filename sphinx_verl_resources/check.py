@@ -54,11 +54,11 @@ class Repository(NamedTuple):
             OSError: git is not installed or does not answer.
         """
         # Git hooks set variables that point to the hook's repository.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 ["git", "-C", str(self.path), *arguments],
-                env={**kept, **_ENVIRONMENT},
+                env={**environment, **_ENVIRONMENT},
                 input="".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape"),
                 capture_output=True,
                 timeout=TIMEOUT,
@@ -66,30 +66,30 @@ class Repository(NamedTuple):
             )
         except (OSError, subprocess.TimeoutExpired):
             raise OSError(f"git is not installed, or git did not answer in {TIMEOUT} seconds") from None
-        return None if done.returncode else done.stdout
+        return None if process.returncode else process.stdout
 
     def objects(self, names: Iterable[str]) -> dict[str, str]:
         """Return the full names of the commits and files that exist, all looked up in one process."""
-        asked = [*dict.fromkeys(names)]
-        output = self.ask("cat-file", "--batch-check=%(objectname) %(objecttype)", names=asked) or b""
+        distinct = [*dict.fromkeys(names)]
+        output = self.ask("cat-file", "--batch-check=%(objectname) %(objecttype)", names=distinct) or b""
         lines = output.decode("utf-8", "replace").splitlines()
-        found = (re.fullmatch("([0-9a-f]{40,64}) (?:commit|blob)", line) for line in lines)
-        return {name: match[1] for name, match in zip(asked, found) if match}  # noqa: B905  # none if git fails
+        matches = (re.fullmatch("([0-9a-f]{40,64}) (?:commit|blob)", line) for line in lines)
+        return {name: match[1] for name, match in zip(distinct, matches) if match}  # noqa: B905  # none if git fails
 
     def commits(self, refs: Iterable[str]) -> dict[str, str]:
         """Return the full names of the commits, tags and branches that exist."""
-        asked: dict[str, str] = {}
+        refs_by_name: dict[str, str] = {}
         for ref in refs:
             if is_commit(ref):
-                asked[f"{ref}^{{commit}}"] = ref
+                refs_by_name[f"{ref}^{{commit}}"] = ref
             # Git would take a name such as v0.4.0-5-g8446e41 for the commit at its end.
             elif not re.search("-g[0-9a-f]+$", ref):
                 # The last one wins. A clone's own branches may be ahead of its origin's.
                 for kind in ("heads", "remotes/origin", "tags"):
-                    asked[f"refs/{kind}/{ref}^{{commit}}"] = ref
-        found = ((asked[name], commit) for name, commit in self.objects(asked).items())
+                    refs_by_name[f"refs/{kind}/{ref}^{{commit}}"] = ref
+        pairs = ((refs_by_name[name], commit) for name, commit in self.objects(refs_by_name).items())
         # The name of a branch may look like an abbreviated commit.
-        return {ref: commit for ref, commit in found if commit.startswith(ref) or not is_commit(ref)}
+        return {ref: commit for ref, commit in pairs if commit.startswith(ref) or not is_commit(ref)}
 
 
 def open_repository(name: str, shown: str) -> Repository:
@@ -131,20 +131,20 @@ class Check:
     def runs(self) -> list[tuple[Run, Document]]:
         """The runs without errors, with their files."""
         wrong = {problem.place.path for problem in self.data.diagnostics_of("runs") if problem.is_error}
-        found = ((self.data.run_files[file], file) for file in self.files(RUNS) if file.shown not in wrong)
-        return [(run, file.document) for run, file in found if run]
+        runs = ((self.data.run_files[file], file) for file in self.files(RUNS) if file.shown not in wrong)
+        return [(run, file.document) for run, file in runs if run]
 
     @cached_property
     def links(self) -> list[tuple[Document, Loc, str, str | None]]:
         """The links to verl's repository: file, position, commit, and path or None."""
-        found: list[tuple[Document, Loc, str, str | None]] = []
+        references: list[tuple[Document, Loc, str, str | None]] = []
         for run, document in self.runs:
             if run.script:
-                found.append((document, ("script",), run.script.ref, run.script.path))
+                references.append((document, ("script",), run.script.ref, run.script.path))
             for index, item in enumerate(run.evidence):
                 if item.ref:
-                    found.append((document, ("evidence", index), item.ref, item.path))
-        return found
+                    references.append((document, ("evidence", index), item.ref, item.path))
+        return references
 
     @cached_property
     def commits(self) -> dict[str, str]:
@@ -153,13 +153,13 @@ class Check:
 
     def problems(self) -> tuple[Diagnostic, ...]:
         """Return the problems that a build reports and those of the rules, ordered by file and line."""
-        found = [*self.data.diagnostics_of(*self.data.parts)]
+        problems = [*self.data.diagnostics_of(*self.data.parts)]
         for code, rule in RULES.items():
             for item in rule.find(self):
                 if not isinstance(item, Diagnostic):
                     item = Diagnostic(item[0], code, item[1], item[2], rule.severity)
-                found.append(item)
-        return tuple(sorted(found))
+                problems.append(item)
+        return tuple(sorted(problems))
 
 
 class Rule(NamedTuple):
@@ -347,10 +347,10 @@ def unknown_path(check: Check) -> Iterator[Finding]:
 
         script: {ref: v0.4.0, path: examples/run_qwen2_5_7b_fsdp.sh}
     """
-    linked = [link for link in check.links if link[2] in check.commits and link[3]]
-    names = [f"{check.commits[ref]}:{path}" for _, _, ref, path in linked]
+    files_at_refs = [link for link in check.links if link[2] in check.commits and link[3]]
+    names = [f"{check.commits[ref]}:{path}" for _, _, ref, path in files_at_refs]
     files = check.repository.objects(names) if check.repository else {}
-    for name, (document, loc, ref, path) in zip(names, linked, strict=True):
+    for name, (document, loc, ref, path) in zip(names, files_at_refs, strict=True):
         if name not in files:
             message = f"{_name(loc)}.path: {ref[:12]} has no file {path!r}"
             remedy = "correct the path, or the commit; a partial clone lacks files"

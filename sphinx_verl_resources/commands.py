@@ -91,8 +91,8 @@ def command(*options: Argument) -> Callable[[Work], Command]:
 
 def command_named(name: str) -> Command:
     """Return a command."""
-    found: Command = getattr(import_module(f".{COMMANDS[name]}", __package__), name)
-    return found
+    function: Command = getattr(import_module(f".{COMMANDS[name]}", __package__), name)
+    return function
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,10 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if name not in COMMANDS:
             _explain([name] if name else [])
-        chosen = command_named(name)
+        command_line = command_named(name)
         # Words and options may come in any order, which subparsers do not support.
-        options = chosen.parse_intermixed_args(words)
-        text, code = chosen.run(options)
+        options = command_line.parse_intermixed_args(words)
+        text, code = command_line.run(options)
         file = getattr(options, "result_file", None)
         if file is not None and code != 2:
             write_file(Path(file), f"{text}\n")
@@ -213,12 +213,12 @@ def data_directories(names: Sequence[str]) -> list[Directory]:
 
 def enclosing_data(path: str = "data") -> list[str]:
     """Return the relative path of the first folder at or above a path that contains data; empty for none."""
-    found = [each for each in _upwards(path) if any((each / name).exists() for name in dataset.DATA_NAMES)]
-    return [os.path.relpath(folder) for folder in found[:1]]
+    folders = [each for each in _upwards(path) if any((each / name).exists() for name in dataset.DATA_NAMES)]
+    return [os.path.relpath(folder) for folder in folders[:1]]
 
 
 def _upwards(path: str) -> tuple[Path, ...]:
-    whole = dataset.plain_path(Path(path))
+    whole = Path(os.path.abspath(path))  # noqa: PTH100  # resolve() follows links
     return whole, *whole.parents
 
 
@@ -270,8 +270,8 @@ def check(options: argparse.Namespace) -> tuple[str, int]:
     directories = sorted({name for path in options.paths for name in enclosing_data(path) or [path]})
     repository = None if options.repo is None else open_repository(options.repo, printable(options.repo))
     check = load_check(directories or default, repository)
-    asked = {_upwards(path)[0] for path in options.paths}
-    problems = [each for each in check.problems() if not asked or asked & {*_upwards(each.place.path)}]
+    places = {_upwards(path)[0] for path in options.paths}
+    problems = [each for each in check.problems() if not places or places & {*_upwards(each.place.path)}]
     errors = sum(problem.is_error for problem in problems)
     code = int(bool(errors or (options.strict and problems)))
     if options.format == "json":
@@ -330,8 +330,8 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     """
     data, code = load_runs(options)
     sizes, sort = options.size or SIZES, options.sort or ()
-    given = {name: words for name in FILTERS if (words := getattr(options, name)) is not None}
-    filters = {name: selection.filter_values(data, name, words) for name, words in given.items()}
+    values = {name: words for name in FILTERS if (words := getattr(options, name)) is not None}
+    filters = {name: selection.filter_values(data, name, words) for name, words in values.items()}
     runs = selection.select_runs(data, sizes, filters, sort)
     if not sort:
         runs.sort(key=lambda run: sizes.index(run.size))

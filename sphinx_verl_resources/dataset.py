@@ -70,17 +70,7 @@ def bundled_directory() -> Directory:
 def configured_directory(name: str, base: Path) -> Directory:
     """Return the directory ``name``, relative to ``base``; messages also show it relative to ``base``."""
     path = base / name
-    return Directory(path, Path(os.path.relpath(plain_path(path), base)).as_posix())
-
-
-def plain_path(path: Path) -> Path:
-    """Return the absolute path without ``..``; links before a ``..`` are resolved, as the system does.
-
-    Links after the last ``..`` are kept, because a linked file belongs to the directory with the link.
-    """
-    parts = path.absolute().parts
-    after = max((index + 1 for index, part in enumerate(parts) if part == ".."), default=1)
-    return Path(os.path.realpath(Path(*parts[:after])), *parts[after:])
+    return Directory(path, Path(os.path.relpath(path, base)).as_posix())
 
 
 def refuse_leading_out(path: Path, directory: Path) -> None:
@@ -102,7 +92,7 @@ def refuse_link_in_data(path: Path) -> None:
     Raises:
         OSError: the file is such a link.
     """
-    whole = plain_path(path)
+    whole = Path(os.path.abspath(path))  # noqa: PTH100  # resolve() follows links
     for folder in whole.parents:
         if (folder / RUNS).is_dir() and whole.relative_to(folder).parts[0] in {*DATA_NAMES, SCHEMAS}:
             refuse_leading_out(whole, folder)
@@ -136,15 +126,15 @@ def replace_file(path: Path, text: str) -> None:
         OSError: it cannot be written.
     """
     # Files whose names begin with a dot are not read as data.
-    written = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        written.write_text(text, "utf-8", "backslashreplace", newline="\n")
-        written.replace(path)
+        temporary.write_text(text, "utf-8", "backslashreplace", newline="\n")
+        temporary.replace(path)
     except OSError as error:
         error.filename = path
         raise
     finally:
-        written.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 # -- records
@@ -262,9 +252,8 @@ class Dataset:
     def analysis(self) -> Analysis:
         """The memory analysis."""
         documents = (file.document for file in self.files["analysis.yaml"])
-        used = {"gpus": self.gpus, "architectures": self.architectures, "config_keys": self.config_keys}
-        found = load_analysis(documents, **used)
-        analysis, self.problems["analysis"] = found
+        registries = {"gpus": self.gpus, "architectures": self.architectures, "config_keys": self.config_keys}
+        analysis, self.problems["analysis"] = load_analysis(documents, **registries)
         return analysis
 
     @cached_property
@@ -275,7 +264,7 @@ class Dataset:
     @cached_property
     def run_files(self) -> Mapping[DataFile, Run | None]:
         """The run of each file, without its settings if they are wrong; None if the file has other errors."""
-        found: dict[DataFile, Run | None] = {}
+        runs: dict[DataFile, Run | None] = {}
         first: dict[str, DataFile] = {}
         problems = self.problems["runs"] = []
         context = {"gpus": self.gpus, "architectures": self.architectures}
@@ -288,8 +277,8 @@ class Dataset:
             problems += [*wrong, *contradictions]
             if run and not contradictions:
                 first[run.id] = file
-            found[file] = None if contradictions else run
-        return found
+            runs[file] = None if contradictions else run
+        return runs
 
     @cached_property
     def figures(self) -> dict[str, str]:
@@ -319,8 +308,8 @@ def _contradictions(run: Run, file: DataFile, first: Mapping[str, DataFile]) -> 
     elif run.id in first:
         message = f"the id {run.id!r} is already recorded at {first[run.id].document.place(('id',))}"
         yield document.diagnostic(("id",), "duplicate_id", message, "rename one of them: its file and its id")
-    named = {("tag",): run.tag, ("gpus", "type"): run.gpus.type, ("infer",): run.infer}
-    for loc, value in named.items() if run.kind == "tested" else ():
+    claims = {("tag",): run.tag, ("gpus", "type"): run.gpus.type, ("infer",): run.infer}
+    for loc, value in claims.items() if run.kind == "tested" else ():
         if value is None:
             message = f"{'.'.join(loc)} is null, but the run's kind is 'tested'"
             remedy = "fill it in, or write 'kind: stated' or 'kind: measured'"

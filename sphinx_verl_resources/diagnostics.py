@@ -124,13 +124,13 @@ class NoAnswerError(Exception):
 
 def capped(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Return the problems to print; of very many the first ones, errors before warnings, and a note."""
-    found = [*problems]
-    if len(found) > MAX_PROBLEMS:
-        *found, last = sorted(found, key=lambda problem: problem.severity)[: MAX_PROBLEMS + 1]
+    every = [*problems]
+    if len(every) > MAX_PROBLEMS:
+        *every, last = sorted(every, key=lambda problem: problem.severity)[: MAX_PROBLEMS + 1]
         place = replace(last.place, key="")
         message, remedy = "more problems are not listed", "fix the others first"
-        found.append(replace(last, place=place, message=message, remedy=remedy))
-    return tuple(found)
+        every.append(replace(last, place=place, message=message, remedy=remedy))
+    return tuple(every)
 
 
 # -- texts
@@ -179,10 +179,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     >>> nearest("Qwen3.5-7B", ["Qwen3.5-27B"]), nearest("Qwen3.5-27", ["Qwen3.5-27B"])
     (None, 'Qwen3.5-27B')
     """
-    asked, folded = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
-    near = difflib.get_close_matches(asked, folded, cutoff=0.7)
-    near.sort(key=lambda name: sorted(name) != sorted(asked))  # swapped letters are the likeliest mistake
-    return next((folded[name] for name in near if _sizes(asked) in ([], _sizes(name))), None)
+    target, names = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
+    near = difflib.get_close_matches(target, names, cutoff=0.7)
+    near.sort(key=lambda name: sorted(name) != sorted(target))  # swapped letters are the likeliest mistake
+    return next((names[name] for name in near if _sizes(target) in ([], _sizes(name))), None)
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:

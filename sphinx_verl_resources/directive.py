@@ -52,11 +52,11 @@ def choices(help_text: str, allowed: Sequence[str], shown: Sequence[str] = (), n
     """
 
     def read(text: str) -> tuple[str, ...]:
-        found = each_once(words(text), str.lower, f"name at least one of {', '.join(allowed)}")
-        for word in found:
+        names = each_once(words(text), str.lower, f"name at least one of {', '.join(allowed)}")
+        for word in names:
             if word not in allowed:
                 raise NoAnswerError.because(f"unknown value {word!r}", did_you_mean(word, allowed))
-        return (*found, "table") if "chart" in found and "table" not in found else found
+        return (*names, "table") if "chart" in names and "table" not in names else names
 
     values = f"any of {', '.join(f'``{word}``' for word in allowed)}, separated by commas"
     default = f"``{', '.join(shown)}``" if shown else "all"
@@ -200,7 +200,7 @@ class VerlDirective(SphinxDirective):
         """Give a node the id ``stem``; if it is taken on the page, ``stem-2`` and so on."""
         document = self.state.document
         names = (stem if index == 1 else f"{stem}-{index}" for index in count(1))
-        found = next(name for name in names if name not in document.ids)
-        document.ids[found] = node
-        node["ids"].append(found)
-        return found
+        unique = next(name for name in names if name not in document.ids)
+        document.ids[unique] = node
+        node["ids"].append(unique)
+        return unique

@@ -71,13 +71,13 @@ class RunIndex(Index):
         self, docnames: Iterable[str] | None = None
     ) -> tuple[list[tuple[str, list[IndexEntry]]], bool]:
         """Return the size classes that have a run, ascending, and their runs by title."""
-        found: dict[str, list[IndexEntry]] = {size: [] for size in SIZES}
+        by_size: dict[str, list[IndexEntry]] = {size: [] for size in SIZES}
         for kind, name, page, shown in cast("VerlDomain", self.domain).every_object():
             if kind == RUN and (docnames is None or page in docnames):
-                found[shown.group].append(IndexEntry(shown.title, 0, page, shown.anchor, name, "", ""))
-        for entries in found.values():
+                by_size[shown.group].append(IndexEntry(shown.title, 0, page, shown.anchor, name, "", ""))
+        for entries in by_size.values():
             entries.sort(key=lambda entry: (natural(entry.name), entry.extra))
-        return [(size, entries) for size, entries in found.items() if entries], False
+        return [(size, entries) for size, entries in by_size.items() if entries], False
 
 
 class ObjectRole(XRefRole):
@@ -210,8 +210,8 @@ class VerlDomain(Domain):
 
     def may_show(self, docname: str, kind: str = "pages") -> bool:
         """Return whether a document, or a page joined to it, can contain our nodes; or may need ``files``."""
-        kept = self.data[kind]
-        return docname in kept or (bool(kept) and docname in self.env.toctree_includes)
+        documents = self.data[kind]
+        return docname in documents or (bool(documents) and docname in self.env.toctree_includes)
 
     def outdated(self) -> set[str]:
         """Drop the data of the last build; return the documents to read again, and note the new digest."""
@@ -236,12 +236,12 @@ class VerlDomain(Domain):
         known, parts = self.data["problems"], {"runs"}.union(*self.data["pages"].values())
         for part in parts - known.keys():
             known[part] = self.records.diagnostics_of(part)
-        found = sorted({problem for part in parts for problem in known[part]})
+        problems = sorted({problem for part in parts for problem in known[part]})
         if self.links.script_url != self.env.config.verl_resources_script_url:
             name, remedy = "verl_resources_script_url", "the default is used instead"
             message = f"{name} must be an address with {{ref}}, {{path}} and no other placeholder"
-            found.insert(0, Diagnostic(self.conf_place(name), "config", message, remedy))
-        for problem in capped(found):
+            problems.insert(0, Diagnostic(self.conf_place(name), "config", message, remedy))
+        for problem in capped(problems):
             log_at(str(problem.place), problem.text, problem, self.env.config)
 
     # -- objects on pages that references can link to
@@ -274,20 +274,21 @@ class VerlDomain(Domain):
         """Yield kind, name, page and target of every object once."""
         every = {(kind, name) for kinds in self.objects.values() for kind in kinds for name in kinds[kind]}
         for kind, name in sorted(every):
-            if found := self.find(kind, name):
-                yield kind, name, *found
+            if place := self.find(kind, name):
+                yield kind, name, *place
 
     # -- the interface of a Sphinx domain
 
     def clear_doc(self, docname: str) -> None:
         """Remove the data of a document."""
-        for kept in ("pages", "objects", "files"):
-            self.data[kept].pop(docname, None)
+        for section in ("pages", "objects", "files"):
+            self.data[section].pop(docname, None)
 
     def merge_domaindata(self, docnames: Iterable[str], otherdata: dict[str, Any]) -> None:
         """Add the data of documents that another process has read."""
-        for kept in ("pages", "objects", "files"):
-            self.data[kept] |= {name: otherdata[kept][name] for name in docnames if name in otherdata[kept]}
+        for section in ("pages", "objects", "files"):
+            new = otherdata[section]
+            self.data[section] |= {name: new[name] for name in docnames if name in new}
 
     def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
         """Yield each object once, for search and for references from other projects.
@@ -311,10 +312,10 @@ class VerlDomain(Domain):
         if typ == FILE and is_for_browsers(builder):
             address = file_address(builder, fromdocname, target)
             return nodes.reference("", "", nodes.literal("", target), refuri=address, internal=True)
-        found = self.find(typ, target, fromdocname)
-        if found is None:
+        place = self.find(typ, target, fromdocname)
+        if place is None:
             return None
-        page, shown = found
+        page, shown = place
         if not node.get("refexplicit"):
             contnode = contnode.copy()
             contnode += nodes.Text(shown.title)

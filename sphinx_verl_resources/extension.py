@@ -158,8 +158,8 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     domain = VerlDomain.of(app.env)
     if error or not domain.data["pages"]:
         return
-    kept = domain.data["files"].values() if is_for_browsers(app.builder) else ()
-    texts = {Path(app.outdir, name): text for files in kept for name, text in files.items()}
+    documents = domain.data["files"].values() if is_for_browsers(app.builder) else ()
+    texts = {Path(app.outdir, name): text for files in documents for name, text in files.items()}
     try:
         for path, text in {**texts, stamp_file(app): domain.stamp}.items():
             replace_file(path, text)

@@ -191,8 +191,8 @@ def titled(title: Content, content: Content) -> list[Node]:
 
 def between_commas(items: Iterable[Node]) -> list[Node]:
     """Put commas between nodes."""
-    found = [*items]
-    return found[:1] + [node for item in found[1:] for node in (nodes.Text(_(", ")), item)]
+    every = [*items]
+    return every[:1] + [node for item in every[1:] for node in (nodes.Text(_(", ")), item)]
 
 
 def listed(names: Iterable[str]) -> str:

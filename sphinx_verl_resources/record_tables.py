@@ -221,8 +221,8 @@ def entries_named(data: Dataset, kind: str, names: Sequence[str]) -> tuple[Any, 
         if registry.get(name) is None:
             remedy = did_you_mean(name, registry.names, RECORD[kind])
             raise NoAnswerError.because(f"unknown {LABELS[kind]} {name!r}", remedy, code=code)
-    found = [registry.get(name) for name in names] or [*registry]
-    return tuple({id(entry): entry for entry in found}.values())
+    entries = [registry.get(name) for name in names] or [*registry]
+    return tuple({id(entry): entry for entry in entries}.values())
 
 
 class RegistryDirective(VerlDirective):

@@ -73,11 +73,11 @@ def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> No
     shown = {run: known[run] for body in bodies for run in body[ROWS]}
     others = [run for run in shown if shown[run].is_folded]
     # If all are to fold, all are shown.
-    folded = len(others) if len(others) < len(shown) else 0
+    to_fold = len(others) if len(others) < len(shown) else 0
     table = bodies[0].parent.parent
     place = table.parent if SIZE_CLASS in table.parent["classes"] else table
-    _insert(_bar([*shown.values()], folded), place)
-    for body in bodies if folded else ():
+    _insert(_bar([*shown.values()], to_fold), place)
+    for body in bodies if to_fold else ():
         if count := len(body[ROWS].keys() & others):
             text = plural("{count} more run", "{count} more runs", count).format(count=count)
             html = f'<p class="verl-unfold">{_button("verl-unfold-rows", text)}</p>\n'
@@ -88,7 +88,7 @@ def _insert(html: str, place: nodes.Element, after: int = 0) -> None:
     place.parent.insert(place.parent.index(place) + after, nodes.raw("", html, format="html"))
 
 
-def _bar(runs: Sequence[Run], folded: int) -> str:
+def _bar(runs: Sequence[Run], to_fold: int) -> str:
     """Return the markup of the bar and the data of the script."""
     of_runs = {run.id: {name: value(run) for name, _heading, value in FACETS} for run in runs}
     facets, fields, total, words = {}, "", len(runs), _words(len(runs))
@@ -108,13 +108,13 @@ def _bar(runs: Sequence[Run], folded: int) -> str:
             )
     content = as_script({"facets": facets, "runs": of_runs, "words": words})
     script = f'<script type="application/json" id="{ELEMENT_ID}">{content}</script>\n'
-    if not fields and not folded:
+    if not fields and not to_fold:
         return script
-    status = words["folded" if folded else "all"].format(shown=total - folded, total=total)
-    unfold = _button("verl-unfold-all", words["unfold"].format(total=total), "" if folded else " hidden")
+    status = words["folded" if to_fold else "all"].format(shown=total - to_fold, total=total)
+    unfold = _button("verl-unfold-all", words["unfold"].format(total=total), "" if to_fold else " hidden")
     clear = _button("verl-clear", _("Clear the filters"), " hidden")
     return (
-        f'<fieldset class="verl-filter{" verl-folding" if folded else ""}">'
+        f'<fieldset class="verl-filter{" verl-folding" if to_fold else ""}">'
         f'<legend>{legend}</legend><div class="verl-fields">{fields}</div>'
         '<div class="verl-filter-answer"><p class="verl-status" role="status">'
         f"<span>{escape(status)}</span></p>{unfold}{clear}</div></fieldset>\n{script}"

@@ -142,13 +142,13 @@ def field_named(word: str) -> Field:
     key = word.removeprefix("settings.")
     if key and key != word:
         return Field(word, key, read=lambda run: run.settings.get(key))
-    found = _BY_NAME.get(fold(word))
-    if found is None:
+    field = _BY_NAME.get(fold(word))
+    if field is None:
         remedy = did_you_mean(word, [field.name for field in FIELDS])
         raise NoAnswerError.because(
             f"unknown field {word!r}", remedy or "use a field of run files, or settings.<key>"
         )
-    return found
+    return field
 
 
 # -- selection
@@ -210,17 +210,17 @@ def select_runs(
         sort: the fields to sort by. Empty: runs that ran and RECOMMENDED ones, then reported, then claimed
             ones; by tag, date added, number of GPUs and id.
     """
-    chosen = [run for run in data.runs.values() if not sizes or run.size in sizes]
+    runs = [run for run in data.runs.values() if not sizes or run.size in sizes]
     for name, words in filters.items():
-        wanted = _compared(data, words)
-        chosen = [run for run in chosen if wanted & _compared(data, FILTERS[name].words(run))]
-    chosen.sort(key=_page_order)
+        allowed = _compared(data, words)
+        runs = [run for run in runs if allowed & _compared(data, FILTERS[name].words(run))]
+    runs.sort(key=_page_order)
     # Stable sorts from the last key to the first combine the keys. Missing values come last.
     for name, descending in reversed(sort):
         key = field_named(name).sort_key
-        chosen.sort(key=key, reverse=descending)
-        chosen.sort(key=lambda run: not key(run))
-    return chosen
+        runs.sort(key=key, reverse=descending)
+        runs.sort(key=lambda run: not key(run))
+    return runs
 
 
 def _compared(data: Dataset, words: Iterable[str | None]) -> set[str]:
@@ -235,21 +235,21 @@ def _page_order(run: Run) -> tuple[int, int, str, int, str]:
     return WORDS.index(run.word) if run.is_folded else 0, tag, added, run.gpus.count, run.id
 
 
-def filter_values(data: Dataset, name: str, found: Sequence[str]) -> tuple[str, ...]:
+def filter_values(data: Dataset, name: str, values: Sequence[str]) -> tuple[str, ...]:
     """Check the values of the filter ``name``.
 
     Raises:
         NoAnswerError: a value is unknown, or there is none.
     """
-    if not found:
+    if not values:
         raise NoAnswerError.because("name at least one value")
     words, known, remedy = FILTERS[name][2:]
     recorded = {word for run in data.runs.values() for word in words(run) if word}
-    allowed = [*known(data), *sorted(recorded)] if known else found
-    for value in found:
+    allowed = [*known(data), *sorted(recorded)] if known else values
+    for value in values:
         if fold(value) not in map(fold, allowed):
             raise NoAnswerError.because(f"unknown value {value!r}", did_you_mean(value, allowed, remedy))
-    return tuple(found)
+    return tuple(values)
 
 
 # -- parsing
@@ -288,14 +288,14 @@ def each_once(words: Iterable[str], read: Callable[[str], T], none: str) -> tupl
         read: turns a word into a value; raises ``NoAnswerError`` for an invalid word.
         none: the message if there are no words.
     """
-    found: dict[T, None] = {}
+    values: dict[T, None] = {}
     for word in words:
-        if (value := read(word)) in found:
+        if (value := read(word)) in values:
             raise NoAnswerError.because(f"{word!r} is given twice", "keep one of the two")
-        found[value] = None
-    if not found:
+        values[value] = None
+    if not values:
         raise NoAnswerError.because(none)
-    return tuple(found)
+    return tuple(values)
 
 
 def sizes(text: str) -> tuple[str, ...]:

@@ -111,15 +111,15 @@ class Document:
         if isinstance(event, yaml.SequenceStartEvent):
             inner = takewhile(lambda event: not isinstance(event, yaml.SequenceEndEvent), events)
             return tuple(self._value(events, one, f"{name}.{at}", depth + 1) for at, one in enumerate(inner))
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 _refuse(self._place(event), "yaml_feature", "a list or mapping as a key is not read", _PLAIN)
-            if (key := event.value) in found:
+            if (key := event.value) in mapping:
                 _refuse(self._place(event), "duplicate_key", f"duplicate key {key!r}", "keep one of the two")
             self._keys[f"{name}.{key}"] = event
-            found[key] = self._value(events, next(events), f"{name}.{key}", depth + 1)
-        return found
+            mapping[key] = self._value(events, next(events), f"{name}.{key}", depth + 1)
+        return mapping
 
 
 def position(mark: Any) -> tuple[int, int]:
@@ -165,9 +165,9 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         document.problems += refused.diagnostics
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's scanner, for escapes such as "\U00110000".
-        said = " ".join(str(getattr(error, name, None) or "") for name in ("problem", "context")).strip()
-        known = (cause for words, *cause in _CAUSES if re.search(words, said))
-        which, message, remedy = next(known, ("problem", f"not valid YAML: {said or error}", _INDENT))
+        complaint = " ".join(str(getattr(error, name, None) or "") for name in ("problem", "context")).strip()
+        known = (cause for words, *cause in _CAUSES if re.search(words, complaint))
+        which, message, remedy = next(known, ("problem", f"not valid YAML: {complaint or error}", _INDENT))
         place = Location(shown, *position(getattr(error, f"{which}_mark", None)))
         document.problems.append(Diagnostic(place, "yaml_syntax", message, remedy))
     return document

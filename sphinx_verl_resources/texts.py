@@ -146,7 +146,7 @@ def runs_text(runs: Iterable[Run], columns: Sequence[str], form: str) -> str:
     cells = [run_cells(run, columns, Links()) for run in runs]
     if form == "list-table":
         lines = [".. list-table::", "   :header-rows: 1", ""]
-        for row in [map(_rst, headings), *(map(_linked, row) for row in cells)]:
+        for row in [map(_rst, headings), *(map(_with_links, row) for row in cells)]:
             lines += [f"   {'  ' if index else '* '}- {text}".rstrip() for index, text in enumerate(row)]
         return "\n".join(lines)
     rows = [headings, *([cell.text for cell in row] for row in cells)]
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 
 
-def _linked(cell: Cell) -> str:
+def _with_links(cell: Cell) -> str:
     """Return a cell as reStructuredText with its links."""
     return ", ".join(_link(text, address) if address else _rst(text) for text, address in cell.pieces)
 
@@ -212,12 +212,7 @@ def nested_yaml(settings: Mapping[str, Any]) -> str:
         for group in groups:
             branch = branch.setdefault(group, {})
         branch[name] = value
-    return flat_yaml(tree)
-
-
-def flat_yaml(settings: Mapping[str, Any]) -> str:
-    """Return settings as YAML, one key per line, in order."""
-    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=200).rstrip()
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=200).rstrip()
 
 
 def overrides(settings: Mapping[str, Any], new: Container[str] = ()) -> list[str]:

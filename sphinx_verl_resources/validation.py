@@ -77,8 +77,8 @@ def valid_entries(data: Any, key: str, model: type[Model], context: Any = None) 
 def explained(document: Document, model: type[BaseModel], details: list[ErrorDetails]) -> list[Diagnostic]:
     """Convert pydantic's errors to diagnostics with places; of very many, one more than is printed."""
     # A list with wrong items, which have errors, is also too short for pydantic.
-    kept = [error for error in details if error["type"] != "too_short" or not error["input"]]
-    return [_explain(document, model, error) for error in kept[: MAX_PROBLEMS + 1]]
+    errors = [error for error in details if error["type"] != "too_short" or not error["input"]]
+    return [_explain(document, model, error) for error in errors[: MAX_PROBLEMS + 1]]
 
 
 def _explain(document: Document, model: type[BaseModel], error: ErrorDetails) -> Diagnostic:
