@@ -8,25 +8,14 @@ from typing import Any
 
 from docutils import nodes
 
+from . import nodes as blocks
 from .analysis import NUMBERS, PER_GPU, POWERS, Outcome, analyse, assumption_texts, require_complete, verdict
 from .charts import formula, formula_list, waterfall
 from .diagnostics import NoAnswerError, did_you_mean, one_line
 from .directive import ABOUT_TABLE, Option, VerlDirective, choices
 from .domain import ESTIMATOR, LABEL, link_later
 from .i18n import N_, _
-from .nodes import (
-    PATH_CLASS,
-    Cell,
-    between_commas,
-    bold,
-    code_block,
-    listed,
-    marks,
-    notes_title,
-    numbered_notes,
-    recorded,
-    table_group,
-)
+from .nodes import Cell, table_group
 from .records import fold
 from .registries import LIMITS, REQUIREMENTS, TOTAL, Requirement
 from .selection import as_text, each_once, whole_number, words
@@ -73,9 +62,9 @@ class AnalysisDirective(VerlDirective):
         title = _("Where verl works differently, as of {date}:").format(date=date)
         more = _("The estimator computes what verl really does, phase by phase.")
         about_estimator = link_later(self.env, LABEL, ESTIMATOR, more)
-        notes = numbered_notes(*map(self._remark, new), start=len(page) + 1)
+        notes = blocks.numbered_notes(*map(self._remark, new), start=len(page) + 1)
         page |= self.numbers
-        return [*content, notes_title(title), notes, notes_title("", about_estimator)]
+        return [*content, blocks.notes_title(title), notes, blocks.notes_title("", about_estimator)]
 
     def _remark(self, name: str) -> nodes.paragraph:
         remark, verl, links = self.data.analysis.remarks[name], self.data.analysis.verl, []
@@ -85,7 +74,7 @@ class AnalysisDirective(VerlDirective):
             links.append(nodes.reference("", source.text or path.rsplit("/", 1)[-1], refuri=address))
         target = nodes.target("", "", ids=[f"verl-remark-{name}"])
         text = nodes.Text(f"{one_line(remark.text)} (")
-        return recorded("", target, text, *between_commas(links), nodes.Text(")"))
+        return blocks.recorded("", target, text, *blocks.between_commas(links), nodes.Text(")"))
 
     def marks(self, subject: str) -> list[nodes.Node]:
         """Return the marks of the remarks about a subject; remarks that are new on the page get a number."""
@@ -94,7 +83,7 @@ class AnalysisDirective(VerlDirective):
             if subject in remark.about and "no-remarks" not in self.given:
                 count = self.numbers.setdefault(name, len(self.numbers) + 1)
                 places.append((f"[{count}]", f"verl-remark-{name}"))
-        return marks(*places)
+        return blocks.marks(*places)
 
     def marked(self, text: str, subject: str) -> Cell:
         """Make a cell with the marks of the remarks about its subject."""
@@ -165,7 +154,7 @@ class VerlMemory(AnalysisDirective):
         """Return the formulas of each component, of the total and of each step."""
         items = []
         for line in (line for line in one.lines if line.subject != PER_GPU):
-            paragraphs = [recorded(line.step.text)] if line.step else []
+            paragraphs = [blocks.recorded(line.step.text)] if line.step else []
             form = _("{title}: {text}") if len(line.parts) > 1 else "{text}"
             paragraphs += [
                 formula(form.format(title=_(part.label), text=part.equation(gb))) for part in line.parts
@@ -185,7 +174,8 @@ class VerlMemory(AnalysisDirective):
             effect = ""
             if line.step:
                 after = line.now.of([part.key for part in line.parts])
-                names, before = listed(_(part.label) for part in line.parts), gb_number(after - line.change)
+                names = blocks.listed(_(part.label) for part in line.parts)
+                before = gb_number(after - line.change)
                 effect = _("{parts}: {before} → {after}").format(parts=names, before=before, after=gb(after))
             elif line.parts:
                 effect = _("{share} of the total").format(share=share(line.change / whole))
@@ -193,7 +183,7 @@ class VerlMemory(AnalysisDirective):
                 effect = _("{share} saved in total").format(share=share(abs(line.change) / whole))
             change = Cell.number(signed(line.change, gb_number) if line.change else "")
             cells = [self.marked(line.label, line.subject), change, Cell.number(gb_number(line.now.total))]
-            rows.append([*(cells if line.parts else bold(cells)), Cell.of(effect)])
+            rows.append([*(cells if line.parts else blocks.bold(cells)), Cell.of(effect)])
         headings = [_("Part or step"), _("Change (GB)"), _("Running total (GB)"), _("Share or effect")]
         return table_group(headings, rows)
 
@@ -276,15 +266,15 @@ class VerlConfigAdvice(AnalysisDirective):
         new = {name for name, key in keys.items() if key and not key.in_yaml}
         command = " \\\n    ".join([LAUNCHER, *overrides(record.settings, new)])
         pieces: dict[str, nodes.Node] = {
-            "yaml": code_block(nested_yaml(record.settings), "yaml", self.directive),
-            "command-line": code_block(command, "bash", self.directive),
+            "yaml": blocks.code_block(nested_yaml(record.settings), "yaml", self.directive),
+            "command-line": blocks.code_block(command, "bash", self.directive),
         }
         if "table" in self.values["show"]:
             rows = []
             for name, key in keys.items():
                 known = (as_text(key.default), one_line(key.effect)) if key else (unknown, unknown)
                 texts = map(Cell.of, (as_text(record.settings[name]), *known))
-                rows.append([Cell.of(name, self.marks(name), PATH_CLASS), *texts])
+                rows.append([Cell.of(name, self.marks(name), blocks.PATH_CLASS), *texts])
             inside = table_group([_("Key"), _("Advised"), _("verl's default"), _("Effect on memory")], rows)
             pieces["table"] = self.table(inside, _("{model}: settings").format(model=record.name))
         return [pieces[piece] for piece in self.values["show"]]
@@ -328,7 +318,7 @@ class VerlAnalysis(AnalysisDirective):
                 (_("Priority"), lambda item: item.advice),
                 (_("Step"), lambda item: self.marked(labels.get(item.name, item.name), item.name)),
                 (_("Why"), lambda item: one_line(item.reason)),
-                (_("Keys"), lambda item: Cell.of(", ".join(item.keys), (), PATH_CLASS)),
+                (_("Keys"), lambda item: Cell.of(", ".join(item.keys), (), blocks.PATH_CLASS)),
             ]),
             "trade-offs": (_("Memory against speed"), analysis.trade_offs.values(), [
                 (_("Change"), lambda item: self.marked(item.change, item.name)),
@@ -346,8 +336,8 @@ class VerlAnalysis(AnalysisDirective):
             raise NoAnswerError.because(message, did_you_mean(name, parts))
         content: list[nodes.Node] = []
         for item in analysis.commands.values() if name == "monitoring" else ():
-            content.append(recorded(item.purpose, *self.marks(item.name)))
-            content.append(code_block(item.command, "bash", VerlConfigAdvice.directive))
+            content.append(blocks.recorded(item.purpose, *self.marks(item.name)))
+            content.append(blocks.code_block(item.command, "bash", VerlConfigAdvice.directive))
         caption, items, columns = parts[name]
         rows = [[make(item) for _heading, make in columns] for item in items]
         return [*content, self.table(table_group([heading for heading, _make in columns], rows), caption)]

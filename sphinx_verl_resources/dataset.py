@@ -13,20 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from . import registries
 from .diagnostics import Diagnostic, Location, Severity, nearest
 from .records import Record, Run
-from .registries import (
-    Analysis,
-    Architecture,
-    ArchitectureFile,
-    ConfigKey,
-    ConfigKeyFile,
-    Gpu,
-    GpuFile,
-    Registry,
-    load_analysis,
-    merge,
-)
+from .registries import Analysis, Architecture, ConfigKey, Gpu, Registry
 from .strict_yaml import MAX_BYTES, Document, read_yaml
 from .validation import try_model, validated
 
@@ -227,17 +217,17 @@ class Dataset:
     @cached_property
     def gpus(self) -> Registry[Gpu]:
         """The GPUs, by name and alias."""
-        return self.registry(GpuFile)
+        return self.registry(registries.GpuFile)
 
     @cached_property
     def architectures(self) -> Registry[Architecture]:
         """The model shapes, by the model's Hugging Face name."""
-        return self.registry(ArchitectureFile)
+        return self.registry(registries.ArchitectureFile)
 
     @cached_property
     def config_keys(self) -> Registry[ConfigKey]:
         """The keys of verl's configuration."""
-        return self.registry(ConfigKeyFile)
+        return self.registry(registries.ConfigKeyFile)
 
     def registry(self, file_model: type[Record]) -> Registry[Any]:
         """Load a registry from its files, each a list of entries under one key, which is the file's name."""
@@ -245,15 +235,15 @@ class Dataset:
         registry: Registry[Any] = Registry()
         self.problems[section] = []
         for file in self.files[f"{section}.yaml"]:
-            self.problems[section] += merge(file.document, file_model, {section: registry})
+            self.problems[section] += registries.merge(file.document, file_model, {section: registry})
         return registry
 
     @cached_property
     def analysis(self) -> Analysis:
         """The memory analysis."""
         documents = (file.document for file in self.files["analysis.yaml"])
-        registries = {"gpus": self.gpus, "architectures": self.architectures, "config_keys": self.config_keys}
-        analysis, self.problems["analysis"] = load_analysis(documents, **registries)
+        names = {"gpus": self.gpus, "architectures": self.architectures, "config_keys": self.config_keys}
+        analysis, self.problems["analysis"] = registries.load_analysis(documents, **names)
         return analysis
 
     @cached_property

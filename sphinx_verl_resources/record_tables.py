@@ -14,23 +14,13 @@ from docutils import nodes
 from sphinx import addnodes
 
 from . import domain, selection
+from . import nodes as blocks
 from .dataset import Dataset
 from .diagnostics import Code, NoAnswerError, did_you_mean, one_line, printable
 from .directive import ABOUT_TABLE, Option, VerlDirective
 from .domain import ADD_A_RUN, GPU, LABEL, LABELS, MODEL, RECORD, RUN, SIZE, Target
 from .i18n import N_, _
-from .nodes import (
-    PATH_CLASS,
-    SIZE_CLASS,
-    Cell,
-    fill,
-    link,
-    listed,
-    marks,
-    numbered_notes,
-    table_group,
-    titled,
-)
+from .nodes import Cell, table_group
 from .records import PAGE_COLUMNS, PAGE_SIZES, SIZES, Run, row_id
 from .texts import run_cells, run_heading, run_title
 from .units import GIB, MIB, gib_number, short_number
@@ -99,7 +89,7 @@ class VerlRuns(VerlDirective):
         ]
         if "caption" not in self.given:
             return [*boxes, *self._sections(runs, shown)]
-        return [*boxes, *self._table(runs, listed(shown))]
+        return [*boxes, *self._table(runs, blocks.listed(shown))]
 
     def _sections(self, runs: Sequence[Run], sizes: Sequence[str]) -> list[nodes.Node]:
         """Return a section for each size class; inside a note or a list, which has none, captioned tables."""
@@ -112,7 +102,7 @@ class VerlRuns(VerlDirective):
                 empty[size] = place
             elif is_section:
                 title = nodes.title("", size, translatable=0)
-                place = nodes.section("", title, *self._table(own, size), classes=[SIZE_CLASS])
+                place = nodes.section("", title, *self._table(own, size), classes=[blocks.SIZE_CLASS])
                 content.append(place)
             else:
                 content += [place, *self._table(own, size, size)]
@@ -120,7 +110,7 @@ class VerlRuns(VerlDirective):
             # References to a size class link here.
             self.domain.here(SIZE).setdefault(size, Target(anchor, size))
         if empty:
-            sentence = self._empty(listed(empty))
+            sentence = self._empty(blocks.listed(empty))
             sentence.insert(0, [*empty.values()])
             (content[-1] if content and is_section else content).append(sentence)
         return content
@@ -132,7 +122,7 @@ class VerlRuns(VerlDirective):
             text = _("No recorded run for {sizes} matches.")
         words, command = _("Add one."), nodes.literal("", "verl-resources new --help")
         how = domain.link_later(self.env, LABEL, ADD_A_RUN, words, nodes.Text(f"{words} "), command)
-        return nodes.paragraph("", "", *fill(text, sizes=sizes, link=how), classes=["verl-empty"])
+        return nodes.paragraph("", "", *blocks.fill(text, sizes=sizes, link=how), classes=["verl-empty"])
 
     def _table(self, runs: Sequence[Run], sizes: str, caption: str = "") -> list[nodes.Node]:
         """Return a table with remarks or details below, or a sentence if there are no runs."""
@@ -140,7 +130,7 @@ class VerlRuns(VerlDirective):
             return [self._empty(sizes)]
         columns, here = self.values["columns"], self.domain.here(RUN)
         rows: dict[str, list[Cell]] = {}
-        notes, blocks, count = numbered_notes(), list[nodes.Node](), 1
+        notes, details, count = blocks.numbered_notes(), list[nodes.Node](), 1
         for run in runs:
             cells = rows[run.id] = run_cells(run, columns, self.domain.links)
             if run.id not in here:  # the first row of a run on the page has its id
@@ -150,14 +140,14 @@ class VerlRuns(VerlDirective):
             remarks = [*self._remarks(run, cells, count)]
             count += len(remarks)
             if "details" in self.given and (run.settings or run.measured or run.notes):
-                blocks.append(block := self.domain.room("details")(self, run, remarks))
+                details.append(block := self.domain.room("details")(self, run, remarks))
                 if "model" in columns:
                     model = cells[columns.index("model")]
                     model.pieces = [(model.pieces[0][0], f"#{block['ids'][0]}")]
             else:
                 notes += remarks
         group = table_group(map(run_heading, columns), rows.values(), [*rows])
-        return [self.table(group, caption), *([notes] if notes.children else []), *blocks]
+        return [self.table(group, caption), *([notes] if notes.children else []), *details]
 
     def _remarks(self, run: Run, cells: Sequence[Cell], first: int) -> Iterator[nodes.list_item]:
         """Yield the remarks about a run, and mark its cells with their numbers from ``first`` on."""
@@ -165,11 +155,12 @@ class VerlRuns(VerlDirective):
         for number, note in enumerate(run.notes, first):
             target, mark = nodes.target(), f"[{number}]"
             anchor = self.reserve(f"note-{run.id}-{number - first + 1}", target)
-            cells[columns.index(note.about) if note.about in columns else 0].after += marks((mark, anchor))
-            title: nodes.Node = link(shown.title, f"#{shown.anchor}")
+            about = columns.index(note.about) if note.about in columns else 0
+            cells[about].after += blocks.marks((mark, anchor))
+            title: nodes.Node = blocks.link(shown.title, f"#{shown.anchor}")
             if "details" in self.given:
                 title = nodes.strong("", _("Remark {mark}").format(mark=mark))
-            text = titled(title, one_line(note.text))
+            text = blocks.titled(title, one_line(note.text))
             yield nodes.list_item("", nodes.paragraph("", "", target, *text, support_smartquotes=False))
 
 
@@ -189,14 +180,14 @@ _COLUMNS: dict[str, dict[str, Callable[[Any], Cell]]] = {
         N_("Other names"): lambda gpu: Cell.of(", ".join(gpu.aliases)),
     },
     MODEL: {
-        N_("Model"): lambda arch: Cell([(arch.hf_id, HUB + arch.hf_id)], classes=(PATH_CLASS,)),
+        N_("Model"): lambda arch: Cell([(arch.hf_id, HUB + arch.hf_id)], classes=(blocks.PATH_CLASS,)),
         N_("Parameters (billion)"): lambda arch: _number(arch.parameters, write=_billions),
         N_("Active (billion)"): lambda arch: _number(arch.parameters_active, write=_billions),
         N_("Layers"): lambda arch: _number(arch.num_hidden_layers),
         N_("Hidden size"): lambda arch: _number(arch.hidden_size),
         N_("Heads (query/key)"): lambda arch: _number(arch.num_attention_heads, arch.num_key_value_heads),
         N_("Vocabulary"): lambda arch: _number(arch.vocab_size),
-        N_("Same shape"): lambda arch: Cell.of(", ".join(arch.aliases), (), PATH_CLASS),
+        N_("Same shape"): lambda arch: Cell.of(", ".join(arch.aliases), (), blocks.PATH_CLASS),
     },
 }
 
