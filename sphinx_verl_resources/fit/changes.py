@@ -43,7 +43,7 @@ class Change(NamedTuple):
     sentences: tuple[str, ...] = ()
 
 
-def changes_for(layout: Layout, asked: Request | None = None) -> tuple[Change, ...]:
+def changes_for(layout: Layout, request: Request | None = None) -> tuple[Change, ...]:
     """Return the changes that make a run fit, in the order in which to try them; empty if it fits.
 
     Single levers that suffice come first, or a combination if that costs less. If none of them keeps the
@@ -52,8 +52,8 @@ def changes_for(layout: Layout, asked: Request | None = None) -> tuple[Change, .
 
     Args:
         layout: the run.
-        asked: the question of a plan, which chooses the settings for other GPUs and for LoRA; without it, all
-            settings are given.
+        request: the question of a plan, which chooses the settings for other GPUs and for LoRA; without it,
+            all settings are given.
     """
     if layout.verdict in ("fits", "unknown") or layout.reason == "no-bfloat16":
         return ()
@@ -64,7 +64,7 @@ def changes_for(layout: Layout, asked: Request | None = None) -> tuple[Change, .
     if together.layout.fits and not (best and best[0].rank <= together.rank):
         best = [together.needed(), *best]
     if not best or best[0].rank == CHANGES_RESULTS:
-        best = [*filter(None, (_more_gpus(layout, asked), *best, _lora(layout, asked)))]
+        best = [*filter(None, (_more_gpus(layout, request), *best, _lora(layout, request)))]
     if not best and together.levers:
         best = [together.needed()]
     return tuple(each.change() for each in best)
@@ -155,40 +155,42 @@ def _steps(option: Option) -> list[Option]:
 # -- other GPUs, and adapters
 
 
-def _more_gpus(layout: Layout, asked: Request | None) -> _Combination | None:
+def _more_gpus(layout: Layout, request: Request | None) -> _Combination | None:
     """Return the fewest GPUs that fit, with the levers that they need; in a plan, as ``fewest`` counts."""
     gpus, nodes = layout.estimate.settings.gpus, layout.estimate.settings.nodes
     each = gpus // nodes if nodes > 1 else 8
     for count in COUNTS:
         if count > gpus and (count < each or not count % each):
             own = dict(zip(TRAINER_GPUS, (-(-count // each), min(count, each)), strict=True))
-            if change := _having(own, layout, asked and replace(asked, gpus=count)):
+            if change := _having(own, layout, request and replace(request, gpus=count)):
                 return change
     return None
 
 
-def _lora(layout: Layout, asked: Request | None) -> _Combination | None:
+def _lora(layout: Layout, request: Request | None) -> _Combination | None:
     """Return LoRA with the levers that it needs; None if the run trains adapters already."""
-    is_given = layout.is_megatron and not asked
+    is_given = layout.is_megatron and not request
     own = {f"{MODEL}.lora.rank": USUAL_RANK} if is_given else named_settings(None, USUAL_RANK)
-    return None if layout.estimate.settings.actor.lora_rank else _having(own, layout, asked, ADAPTERS_ONLY)
+    return None if layout.estimate.settings.actor.lora_rank else _having(own, layout, request, ADAPTERS_ONLY)
 
 
-def _having(own: Overrides, layout: Layout, asked: Request | None, sentence: str = "") -> _Combination | None:
+def _having(
+    own: Overrides, layout: Layout, request: Request | None, sentence: str = ""
+) -> _Combination | None:
     """Return settings with the levers that they need to fit; None if nothing suffices.
 
     A plan, whose question is ``asked``, chooses the others, with the training backend of the layout if
     possible.
     """
-    if asked is None:
+    if request is None:
         first = _Combination(layout, (Option(Lever(own, "none", sentence=sentence), (own,)),))
         best = first.joined(option for option in _options(first.layout) if option.lever.rank <= 1)
         return best.needed() if best.layout.fits else None
-    for backend in ("megatron" if layout.is_megatron else "fsdp", asked.backend):
-        question = replace(asked.having(own), backend=backend)
+    for backend in ("megatron" if layout.is_megatron else "fsdp", request.backend):
+        question = replace(request.having(own), backend=backend)
         with suppress(NoAnswerError):
             searches = Searches(question, layout.estimate.registries, layout.given_host_limit)
-            plan = searches.on(asked.gpus, asked.gpu)
+            plan = searches.on(request.gpus, request.gpu)
             if plan.fits:
                 lever = Lever({}, "much" if ON_CPU in plan.offloaded else "none", sentence=sentence)
                 parts = _parts(_overrides(layout, plan), own)

@@ -237,9 +237,9 @@ def _judge(
     def place_of(problem: Diagnostic) -> Location:
         """Return the place of a setting: its value, or its key if the problem is about the key."""
         key = problem.place.key
-        written = next((name for name in document.data.get(section) or () if name.lstrip("+") == key), key)
+        spelling = next((name for name in document.data.get(section) or () if name.lstrip("+") == key), key)
         find = document.key_place if problem.code in AT_KEY else document.place
-        return find(_PLACES.get(key, (section, written)))
+        return find(_PLACES.get(key, (section, spelling)))
 
     try:
         if isinstance(record, Run):

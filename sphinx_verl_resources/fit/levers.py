@@ -90,23 +90,23 @@ def options_for(own: Estimate) -> Iterator[Option]:
     Leaves out settings that the version of verl lacks, that are already set, or whose value is unknown.
     """
     registries, request, critic = own.registries, own.request, own.settings.critic
-    given, defaults = registries.in_todays_names(request.config), registries.defaults(request.version)
+    values, defaults = registries.in_todays_names(request.config), registries.defaults(request.version)
     unread = {registries.renamed.get(key, key) for key in request.unread}
     ends = sum((_UNSTATED[name] for name in own.settings.unstated), ("_parallel_size",) * request.partial)
     gpu = gpu_of(request, registries)
     levers = (lever for lever in LEVERS if not (lever.cuda_only and gpu and gpu.vendor == "huawei"))
 
     def is_unknown(key: str) -> bool:
-        return key in unread or (key not in given and key.endswith(ends))
+        return key in unread or (key not in values and key.endswith(ends))
 
     def steps_of(lever: Lever, role: Role, of: Sections) -> Iterator[Overrides]:
         """Yield what each step changes, under the names of the version, where this is possible."""
         backend, other = (of.megatron, of.fsdp) if role.backend == "megatron" else (of.fsdp, of.megatron)
-        present = {**defaults, **given, f"{of.role}.strategy": role.backend}
+        present = {**defaults, **values, f"{of.role}.strategy": role.backend}
         for step in lever.steps(own, role) if callable(lever.steps) else (lever.steps,):
             own_keys = {key.format(**of._asdict(), backend=backend): value for key, value in step.items()}
             new = {key: value for key, value in own_keys.items() if present.get(key) != value}
-            names = [key if key in given else registries.name_in(key, request.version) for key in new]
+            names = [key if key in values else registries.name_in(key, request.version) for key in new]
             if new and all(names) and not any(is_unknown(key) or key.startswith(other) for key in new):
                 yield dict(zip(map(str, names), new.values(), strict=True))
 

@@ -210,7 +210,7 @@ _COLUMNS = (
 
 def export_files(data: EstimatorContext) -> dict[str, tuple[str, str]]:
     """Return for each file what it contains, and its text, which depends only on the data."""
-    used = {gpu.name: gpu for run in data.runs.values() if (gpu := data.gpu_of(run))}
+    gpus = {gpu.name: gpu for run in data.runs.values() if (gpu := data.gpu_of(run))}
     runs = [_run(run, data) for _, run in sorted(data.runs.items())]
     export = {
         "schema": 1,
@@ -219,7 +219,7 @@ def export_files(data: EstimatorContext) -> dict[str, tuple[str, str]]:
         "last_updated": data.figures["last-updated"],
         "size_classes": SIZES,
         "runs": runs,
-        "gpus": [gpu for _, gpu in sorted(used.items())],
+        "gpus": [gpu for _, gpu in sorted(gpus.items())],
         "accuracy": sorted(data.accuracy, key=lambda entry: entry.name),
     }
     text, stream = json.dumps(export, indent=1, ensure_ascii=False, default=_fields), io.StringIO()

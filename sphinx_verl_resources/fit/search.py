@@ -505,8 +505,8 @@ class _Search:
         level, backend = self._levels[place]
         if key not in self._tried and (own := backend.estimate(level, sizes, budget)):
             usual = ENGINE_SHARE, backend.settings.rollout.utilization
-            chosen = {*zip((ENGINE_TP, ENGINE_SHARE), engine, strict=True)} - {usual}
-            config = {name: value for name, value in chosen if name not in self._question.config}
+            differences = {*zip((ENGINE_TP, ENGINE_SHARE), engine, strict=True)} - {usual}
+            config = {name: value for name, value in differences if name not in self._question.config}
             request = replace(own.request, gpu=self._question.gpu, config={**own.request.config, **config})
             moved = own.with_engine(request, self._capacity, *engine)
             self._tried[key] = Layout(request, moved, self._host_limit)

@@ -359,8 +359,8 @@ def phase_chart(estimate: Estimate, title: str) -> Drawing:
             label = _("{phase} (peak)").format(phase=label)
             pieces.append(Piece(estimate.low, estimate.high, "range"))
         bars.append(Bar(label, f"{whole(phase.total)} GiB", [*pieces, *limit], is_peak))
-    used = [each for each in Category if any(phase.sizes[each] for phase in estimate.phases)]
-    legend = [Bar(_(each.heading), "", [Piece(0, 1, each.colour, each.letter)]) for each in used]
+    categories = [each for each in Category if any(phase.sizes[each] for phase in estimate.phases)]
+    legend = [Bar(_(each.heading), "", [Piece(0, 1, each.colour, each.letter)]) for each in categories]
     text = _("Range of the peak: {low} to {high} GiB")
     text = text.format(low=whole(estimate.low), high=whole(estimate.high))
     legend.append(Bar(text, "", [Piece(0, 1, "range")]))

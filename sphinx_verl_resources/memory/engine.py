@@ -56,8 +56,8 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
     whole = {"memory of the GPU": settings.capacity}
     evidence: Evidence = "exact" if settings.capacity_known else "assumed"
     if rollout.engine != "vllm" or traits.engine_takes_free_memory:
-        taken = before if state == "awake" else 0.0  # otherwise it took its share before
-        whole, evidence = {"free memory": max(0.0, settings.capacity - taken)}, "assumed"
+        share = before if state == "awake" else 0.0  # otherwise it took its share before
+        whole, evidence = {"free memory": max(0.0, settings.capacity - share)}, "assumed"
     pool = allocate(Kind.ROLLOUT_POOL, {**whole, "utilization": rollout.utilization}, evidence=evidence)
     if rollout.engine == "vllm" and traits.graphs_in_budget:
         graphs = ()

@@ -73,7 +73,7 @@ def layer_bytes(shape: Shape, megatron: Megatron) -> Mapping[bool, LayerBytes]:
     kept = _KEPT + (" + 2q + 2k + 4a + 4g" if architecture.qk_norm else "")
     if megatron.context > 1 and megatron.all_to_all_attention:
         kept += " + 2q"
-    found = {}
+    formulas = {}
     for with_experts, whole in layer_sizes(architecture):
         sizes = {"x": 0, "e": 0, "n": 0, "r": (mla.q_lora_rank or 0) + mla.kv_lora_rank if mla else 0} | whole
         for symbol in sizes:
@@ -82,12 +82,12 @@ def layer_bytes(shape: Shape, megatron: Megatron) -> Mapping[bool, LayerBytes]:
         sizes["t"] = whole["h"] if sequence > 1 else 0.0
         sizes["u"], sizes["v"] = sizes["f"] * unfused, sizes["e"] * unfused
         sizes["y"] = sizes["x"] * (megatron.expert > 1)
-        found[with_experts] = LayerBytes(
+        formulas[with_experts] = LayerBytes(
             bytes_of(f"{kept} + {_EXPERTS}" if with_experts else kept, sizes),
             max(bytes_of(moment, sizes) for moment in _BACKWARD[with_experts]),
             max(bytes_of(moment, sizes) for moment in _FORWARD[: 5 if with_experts else 3]),
         )
-    return found
+    return formulas
 
 
 def _sequence_sharers(megatron: Megatron) -> int:

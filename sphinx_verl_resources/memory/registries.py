@@ -96,10 +96,10 @@ def model_named(text: str, architectures: Registry[Architecture]) -> Model | Non
     >>> model_named("acme/Qwen3-4B-SFT", models).name
     'Qwen/Qwen3-4B'
     """
-    asked, known = _words(text), list(_known(architectures))
-    if same := [name for words, name in known if words == asked]:
+    target, known = _words(text), list(_known(architectures))
+    if same := [name for words, name in known if words == target]:
         return Model(next((name for name in same if fold(text).endswith(fold(name))), same[-1]))
-    bases = [(len(words), name) for words, name in known if _is_base(words, asked)]
+    bases = [(len(words), name) for words, name in known if _is_base(words, target)]
     _, name = max(bases, default=(0, ""))
     note = f"{one_line(text)[-80:]} taken as {name} (if its shape differs, give its config.json)"
     return Model(name, note) if bases else None
@@ -127,9 +127,9 @@ def model_hint(text: str, architectures: Registry[Architecture], remedy: str = _
 
     Other numbers are other sizes and releases, other words other families: they are not suggested.
     """
-    asked, known = _words(text), list(_known(architectures))
-    meant = (name for is_meant in (_is_near, _is_base) for words, name in known if is_meant(words, asked))
-    name = next(meant, None)
+    target, known = _words(text), list(_known(architectures))
+    matches = (name for fits in (_is_near, _is_base) for words, name in known if fits(words, target))
+    name = next(matches, None)
     return f"did you mean {name!r}? If not, {remedy}" if name else remedy
 
 
@@ -150,19 +150,19 @@ def _known(architectures: Registry[Architecture]) -> Iterator[tuple[str, str]]:
         yield _words(entry.name), entry.hf_id
 
 
-def _is_base(words: str, asked: str) -> bool:
+def _is_base(words: str, target: str) -> bool:
     """Return whether a model is the base of a fine-tune, by the words of both names."""
     sizes = _SIZE.findall(words)
-    is_inside = f" {words} " in f" {asked} " if sizes else asked.startswith(f"{words} ")
-    return is_inside and sizes == _SIZE.findall(asked)
+    is_inside = f" {words} " in f" {target} " if sizes else target.startswith(f"{words} ")
+    return is_inside and sizes == _SIZE.findall(target)
 
 
-def _is_near(words: str, asked: str) -> bool:
+def _is_near(words: str, target: str) -> bool:
     """Return whether two names have the same numbers, and words that are spelled alike."""
-    known, typed = re.findall(r"\b[a-z]+", words), re.findall(r"\b[a-z]+", asked)
-    if len(known) != len(typed) or _NUMBER.findall(words) != _NUMBER.findall(asked):
+    known, given = re.findall(r"\b[a-z]+", words), re.findall(r"\b[a-z]+", target)
+    if len(known) != len(given) or _NUMBER.findall(words) != _NUMBER.findall(target):
         return False
-    return all(SequenceMatcher(None, *pair).ratio() >= _ALIKE for pair in zip(known, typed, strict=True))
+    return all(SequenceMatcher(None, *pair).ratio() >= _ALIKE for pair in zip(known, given, strict=True))
 
 
 #: The groups of cases: verl with FSDP or Megatron, EasyR1, and training without a rollout engine.
@@ -263,9 +263,9 @@ class EstimatorContext(Dataset):
     @cached_property
     def cases(self) -> Cases:
         """The cases that the estimator is tested on."""
-        found = load_cases(self.files[CASES], recorded=True)
-        self.problems["cases"] = list(found.problems)
-        return found
+        cases = load_cases(self.files[CASES], recorded=True)
+        self.problems["cases"] = list(cases.problems)
+        return cases
 
     def knowing(self, architecture: Architecture) -> EstimatorContext:
         """Return the same data with an architecture added, or replaced if the name exists."""

@@ -328,8 +328,8 @@ def _not_modelled(
     undecided |= {problem.place.key: problem.message for problem in unresolved}
     unread = {registries.renamed.get(key, key) for key in request.unread} & MODELLED - {f"{MODEL}.path"}
     undecided |= dict.fromkeys(sorted(unread), "its value is unknown")
-    given = TRAINER_GPUS if request.gpus is not None else ()
-    reasons = [f"{key}: {reason}" for key, reason in undecided.items() if key not in given]
+    keys = TRAINER_GPUS if request.gpus is not None else ()
+    reasons = [f"{key}: {reason}" for key, reason in undecided.items() if key not in keys]
     return (*reasons, *request.incomplete), tuple(f"{key}: {why}" for key, why in ignored.items() if why)
 
 

@@ -26,10 +26,11 @@ def run_problems(run: Run, registries: EstimatorContext) -> Iterator[Diagnostic]
 
     A setting with which verl does not start has no other problem.
     """
-    found = attempt(request_of_run(run, registries), registries)
-    errors = [item for item in found.diagnostics if item.is_error] if isinstance(found, NoAnswerError) else []
-    written = {registries.renamed.get(key, key): key for key in run.settings}
-    refused = {written[item.place.key]: item for item in errors if item.place.key in written}
+    outcome = attempt(request_of_run(run, registries), registries)
+    problems = outcome.diagnostics if isinstance(outcome, NoAnswerError) else ()
+    errors = [item for item in problems if item.is_error]
+    spellings = {registries.renamed.get(key, key): key for key in run.settings}
+    refused = {spellings[item.place.key]: item for item in errors if item.place.key in spellings}
     for key, item in refused.items():
         yield error_at(key, item.message, item.remedy, "impossible_settings")
     for item in settings_problems(run.settings, version_of_run(run), registries):
@@ -142,12 +143,12 @@ def parameter_count(check: Check) -> Iterator[Finding]:
     )
     for document, index, model in entries:
         counts = Counts(model)
-        for field, stated, counted in (
+        for field, stated, computed in (
             ("parameters", model.parameters, counts.total),
             ("parameters_active", model.parameters_active, counts.active),
         ):
-            if stated is not None and stated != counted:
-                message = f"{model.name}: {field} is {stated:,}, but the shape gives {counted:,}"
+            if stated is not None and stated != computed:
+                message = f"{model.name}: {field} is {stated:,}, but the shape gives {computed:,}"
                 place = document.place(("architectures", index, field))
                 yield place, message, "compare the shape with config.json"
 
@@ -170,9 +171,9 @@ def peak_above_capacity(check: Check) -> Iterator[Finding]:
         measured, capacity = run.measured, _capacity(run, check)
         if measured is None or measured.gib is None or capacity is None:
             continue
-        found, pool = attempt(request_of_run(run, check.data), check.data), 0.0
-        if measured.counter != "device" and isinstance(found, Estimate):
-            pool = found.counted_besides
+        outcome, pool = attempt(request_of_run(run, check.data), check.data), 0.0
+        if measured.counter != "device" and isinstance(outcome, Estimate):
+            pool = outcome.counted_besides
         if measured.gib * GIB > capacity + pool:
             has = f"{run.gpus} has {gib_number(capacity)} GiB per GPU"
             message = f"the measured peak is {measured.gib:g} GiB, but {has}"
@@ -210,10 +211,10 @@ def far_from_computed(check: Check) -> Iterator[Finding]:
         measured, notes = run.measured, (f"{note.code.replace('-', ' ')} {note.text}" for note in run.notes)
         if measured is None or measured.gib is None or any(map(_ABOUT_MEMORY.search, notes)):
             continue
-        found = attempt(request_of_run(run, check.data), check.data)
-        if isinstance(found, NoAnswerError) or not found.is_complete:
+        outcome = attempt(request_of_run(run, check.data), check.data)
+        if isinstance(outcome, NoAnswerError) or not outcome.is_complete:
             continue
-        ends = {"device": (found.low, found.high), "torch-max-allocated": found.torch_peak_range}
+        ends = {"device": (outcome.low, outcome.high), "torch-max-allocated": outcome.torch_peak_range}
         lows, highs = zip(*ends.values(), strict=True)
         low, high = ends.get(measured.counter, (min(lows), max(highs)))  # the widest for an unknown counter
         if not low <= measured.gib * GIB <= high:

@@ -241,8 +241,8 @@ class Rollout:
 
 def _entropy(reader: Reader, coefficient: str, key: str) -> bool:
     """Return whether the update computes the entropy of the logits."""
-    wanted = reader.flag(key) or reader.any(coefficient) not in (None, 0)
-    return (wanted or reader.traits.entropy_always) and not reader.is_easyr1
+    is_on = reader.flag(key) or reader.any(coefficient) not in (None, 0)
+    return (is_on or reader.traits.entropy_always) and not reader.is_easyr1
 
 
 #: The switches and the sizes for chunks of the entropy: of the training engines, which win, and of the actor.
@@ -343,9 +343,9 @@ def settings_of(reader: Reader, registries: EstimatorContext) -> Settings:
     reader.gpus, nodes = training_gpus(reader)
     most = capacity(reader, registries)
     actor, critic = read_roles(reader)
-    wanted = any(map(reader.flag, (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")))
+    is_on = any(map(reader.flag, (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")))
     # The actor without its adapters is the reference policy.
-    separate = (wanted or reader.traits.reference_resident) and not actor.lora_rank
+    separate = (is_on or reader.traits.reference_resident) and not actor.lora_rank
     reference = read_fields(Sharding, reader, OF_REFERENCE) if separate else actor.fsdp
     of_reference = REFERENCE if separate else ROLLOUT
     return read_fields(

@@ -77,7 +77,8 @@ def _gain(own: Timed, other: Timed) -> float:
 
 def _contrast(own: Timed, other: Timed) -> list[str]:
     """Return the fields of two set-ups that differ or are not stated, and that of the mean responses."""
-    found = {*own.setup.differs(other.setup), *own.setup.unstated, *other.setup.unstated} - _MAY_DIFFER
+    differences = {*own.setup.differs(other.setup), *own.setup.unstated, *other.setup.unstated} - _MAY_DIFFER
     means = [mean for each in (own, other) if (mean := each.measured.response_tokens)]
-    found |= {"response_tokens"} if max(means, default=0) > (1 + _LENGTHS) * min(means, default=0) else set()
-    return sorted(found)
+    if max(means, default=0) > (1 + _LENGTHS) * min(means, default=0):
+        differences.add("response_tokens")
+    return sorted(differences)

@@ -108,14 +108,14 @@ class Timed(NamedTuple):
         is_weak = self.measured.steps is not None and self.measured.steps < LEAST
         return 0 if is_weak else self.measured.tokens_per_second_per_gpu or 0
 
-    def distance(self, asked: Setup, parameters: int) -> tuple[float, ...]:
+    def distance(self, setup: Setup, parameters: int) -> tuple[float, ...]:
         """Return how far it is from a question about a model with a number of parameters.
 
         One step tells least. Then come the model, what is trained, whether it has a speed, and sizes; of
         runs that are equally far, the fastest is the nearest.
         """
-        own, differs = self.setup, self.setup.differs(asked)
-        counts = (self.parameters, parameters), (own.gpus, asked.gpus), (own.response, asked.response)
+        own, differs = self.setup, self.setup.differs(setup)
+        counts = (self.parameters, parameters), (own.gpus, setup.gpus), (own.response, setup.response)
         size, *others = (abs(math.log(its / of)) if its and of else math.inf for its, of in counts)
         is_far = bool(differs or own.unstated) and not self.speed
         same = ("rank" in differs, "task" in differs, is_far, "gpu" in differs)
@@ -236,21 +236,21 @@ def nearest(
     settings, has_experts, (first, *others) = own.settings, bool(own.shape.architecture.moe), group
     config, defaults = own.request.config, data.defaults(own.request.version)
     mode = config.get(TRAINER_MODE) if config.get(TRAINER_MODE) in TRAINERS else "sync"
-    asked = _setup(
+    setup = _setup(
         {key: config.get(key, defaults[key]) for key in (*LIMITS, *_BATCH)}, task, settings.actor.lora_rank,
         model=own.request.model, gpu=first, gpus=gpus, backend=settings.actor.backend,
         engine=settings.rollout.engine, trainer="separate_async" if settings.rollout.separate else mode,
     )  # fmt: skip
-    found = []
+    candidates = []
     for each in speeds_of_size(own.request.model, data):
-        is_like = (each.setup.trainer == "sync") == (asked.trainer == "sync")
+        is_like = (each.setup.trainer == "sync") == (setup.trainer == "sync")
         if is_like and each.has_experts == has_experts and each.setup.gpu in (first, *others):
-            found.append(each)
-    wanted = asked._replace(backend=None) if any_backend else asked
-    best = min(found, key=lambda each: each.distance(wanted, own.shape.parameters), default=None)
+            candidates.append(each)
+    target = setup._replace(backend=None) if any_backend else setup
+    best = min(candidates, key=lambda each: each.distance(target, own.shape.parameters), default=None)
     words = _WORDS.__getitem__
     return best and Nearest(
-        best, tuple(map(words, best.setup.differs(asked))), tuple(map(words, best.setup.unstated))
+        best, tuple(map(words, best.setup.differs(setup))), tuple(map(words, best.setup.unstated))
     )
 
 
