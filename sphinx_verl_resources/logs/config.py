@@ -21,14 +21,15 @@ from .facts import Line
 _DICT = re.compile(r"\{'(?:actor_rollout_ref|algorithm|critic|data|trainer|ray_init)': ")
 _HYDRA = "Error executing job with overrides: "
 
-_TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+#: A text of one line, up to its end if it is not closed: it always matches, so that nothing is read twice.
+_TEXT = r"'(?:[^'\\\n]|\\.?)*'?|\"(?:[^\"\\\n]|\\.?)*\"?"
 _TOKEN = re.compile(rf"{_TEXT}|[{{}}\[\]()]")
 #: The beginning of each line but the first: blanks, then a value or a bracket.
 _CONTINUES = re.compile(r"\s+(?:['\"{}\[\](<]|-?[\d.]|None\b|True\b|False\b|nan\b|inf\b|np\.)|['\"}\]]")
 #: Texts and other words of Python, numbers of NumPy, and what is neither: ``inf``, ``<Enum.x: 1>``.
 _ATOM = re.compile(
     rf"(?P<text>{_TEXT}|\b(?:True|False|None)\b)|np\.\w+\((?P<number>[-+\d.eE]+)\)|"
-    r"(?<![\w.])[A-Za-z_<][^,{}\[\]():'\"\n]*(?:\([^()\n]*\)|[^,{}\[\]()\n]*>)?"
+    r"<[^,{}\[\]()\n]*|(?<![\w.])[A-Za-z_][^,{}\[\]():'\"\n<]*(?:\([^()\n]*\))?"
 )
 #: Stands for a value that cannot be read.
 _UNREAD = "<not read>"
@@ -59,16 +60,14 @@ class PrintedConfig:
     Attributes:
         line: its first line, from its beginning.
         is_complete: whether every bracket is closed.
+        size: the number of its characters.
     """
 
     def __init__(self, line: Line) -> None:
         self.line, self.is_complete = line, False
         self._texts: list[str] = []
-        self._depth = 0
+        self._depth = self.size = 0
         self.add(line)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._texts))
 
     def add(self, line: Line) -> bool:
         """Add a line of the same worker; return False if it is not part of the configuration."""
@@ -81,6 +80,7 @@ class PrintedConfig:
                 self.is_complete, end = True, token.end()
                 break
         self._texts.append(line.text[:end])
+        self.size += end
         return True
 
     def values(self) -> tuple[dict[str, Any], list[str]]:
@@ -89,9 +89,8 @@ class PrintedConfig:
         plain = _ATOM.sub(lambda match: match["text"] or match["number"] or repr(_UNREAD), text)
         leaves = dotted_leaves(_evaluated(text) or _evaluated(plain) or {})
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in leaves}
-        unread = [key for key, value in values.items() if _UNREAD in repr(value)]
-        known = {key: value for key, value in values.items() if key not in unread}
-        return known, unread if values else ["all of it"]
+        known = {key: value for key, value in values.items() if _UNREAD not in repr(value)}
+        return known, [key for key in values if key not in known] if values else ["all of it"]
 
 
 def _evaluated(text: str) -> Any:

@@ -91,7 +91,7 @@ class _Reader:
         place = Location(self._shown, line.number, line.column)
         run = self._runs[-1]
         config = run.configs.get(line.who)
-        if config and config.add(line):
+        if config is not None and config.add(line):
             return
         if run.failures.take_frame(line, place) or self._take_metrics(line):
             return
@@ -114,7 +114,7 @@ class _Reader:
             message = f"this log contains {len(self._runs)} runs; number {number} is used"
             self._warn(Location(self._shown), message, "give the log of one run", "several_runs")
         settings = run.overrides
-        for config in sorted(run.configs.values(), key=len)[-1:]:  # the others are parts of it
+        for config in sorted(run.configs.values(), key=lambda each: each.size)[-1:]:  # the others are parts of it
             values, unread = config.values()
             settings |= values
             place = Location(self._shown, config.line.number, config.line.column)
