@@ -37,8 +37,7 @@ _UNREAD = "<not read>"
 
 def config_at(line: Line) -> PrintedConfig | None:
     """Return the configuration that begins in a line; None if there is none."""
-    begin = _DICT.search(line.text)
-    if not begin:
+    if not (begin := _DICT.search(line.text)):
         return None
     start = begin.start()
     return PrintedConfig(line._replace(text=line.text[start:], column=line.column + start))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple
@@ -35,9 +36,11 @@ _PEAKS = {PEAK_ALLOCATED: "torch-max-allocated", PEAK_RESERVED: "torch-max-reser
 _MEASURED = {"gib": (PEAK_ALLOCATED, PEAK_RESERVED), "host_ram_gib": (HOST_MEMORY,)}
 NAMES = (*_PEAKS, *steps.NAMES)
 
-_STEP = re.compile(r"(?:^|(?<=\s))step:(\d+)(?= - )")
+_STEP = re.compile(r"(?:^|(?<=\s))step:(\d{1,15})(?= - )")
 _ROLE = re.compile(r"(?:actor|critic)/(?=perf/)")
 _NUMBER = re.compile(r"(?:np\.\w+\(|tensor\()?(\d+\.?\d*(?:[eE][-+]?\d+)?)(?:,[^()]*\)|\))?\Z")
+#: The end of the numbers that count: far above any real one.
+_MOST = 1e15
 
 _RELEASE = r"v?(?P<version>\d+\.\d+(?:\.\w+){0,4})(?:\+[\w.]+)?(?![\w.]*[\w-])"
 _START = r"(?:^|(?<=[\s|,]))"
@@ -47,14 +50,13 @@ _GPU = (
     r"(?:NVIDIA|AMD Instinct|Tesla|AMD)[ _](?P<gpu>[A-Z]+[ _]?(?:PRO )?\d{1,4}\w*(?:[ _-][\w-]+){0,5})"
 )
 #: Words of lines with a fact, and the patterns of facts.
-_WORDS = re.compile(r" version|LLM engine \(|==|Sleep mode freed|NVIDIA|AMD |Tesla")
+_WORDS = re.compile(r" version|LLM engine \(|==|NVIDIA|AMD |Tesla")
 _FACTS = tuple(map(re.compile, (
     rf"\b(?P<package>vLLM) API server version {_RELEASE}",
     rf"\bInitializing an? (?:V\d )?v?(?P<package>LLM) engine \({_RELEASE}\)",
     rf"{_START}(?P<package>(?i:torch|verl|vllm|sglang))==+{_RELEASE}(?=\s|\Z)",
     rf"{_START}(?P<package>(?i:torch|pytorch|verl|vllm|sglang)) version ?[:=]? ?{_RELEASE}",
     r"LLM engine \(.{0,300}?\bmodel='(?P<model>[^']{1,300})'",
-    r"Sleep mode freed (?P<freed>\d+\.\d+) GiB memory, (?P<left>\d+\.\d+) GiB",
     _GPU,
 )))  # fmt: skip
 _PACKAGES = {"llm": "vllm", "pytorch": "torch"}
@@ -121,6 +123,21 @@ class Metrics(NamedTuple):
     unread: tuple[str, ...]
 
 
+def number_in(text: str) -> float:
+    """Return a number of a log; NumPy and PyTorch print some with their type.
+
+    Raises:
+        ValueError: it is no number, or absurdly large.
+
+    >>> number_in("np.float64(71.3)")
+    71.3
+    """
+    match = _NUMBER.match(text.strip())
+    if match and (number := float(match[1])) < _MOST:
+        return number
+    raise ValueError(text)
+
+
 def metrics_in(line: Line) -> Metrics:
     """Return the figures of a line.
 
@@ -132,12 +149,12 @@ def metrics_in(line: Line) -> Metrics:
     figures: dict[str, float] = {}
     for item in items if line.is_whole else items[:-1]:  # the end of a number may be cut off
         key, _, value = item.strip().partition(":")
-        name, number = _ROLE.sub("", key), _NUMBER.match(value.strip())
-        if number and name in NAMES:
-            figure = float(number[1])
+        name = _ROLE.sub("", key)
+        with suppress(ValueError):
+            figure = number_in(value if name in NAMES else "")
             figures[name] = max(figure, figures.get(name, 0)) if name in _PEAKS else figure
     unread = (name for name in NAMES if name in line.text and name not in figures)
-    return Metrics(int(begin[1]) if begin else None, figures, tuple(unread))
+    return Metrics(int(number_in(begin[1])) if begin else None, figures, tuple(unread))
 
 
 @dataclass
@@ -174,7 +191,7 @@ def memory_fields(figures: Figures) -> dict[str, Any]:
 
 
 def facts_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield other facts in a line: ``gpu``, ``model``, ``freed`` and ``left`` (GiB), versions.
+    """Yield other facts in a line: ``gpu``, ``model`` and versions.
 
     >>> list(facts_in("INFO 06-12 core.py: Initializing a V1 LLM engine (v0.8.3) with config: …"))
     [('vllm', '0.8.3')]
@@ -188,8 +205,8 @@ def facts_in(text: str) -> Iterator[tuple[str, str]]:
             groups = match.groupdict()
             if "gpu" in groups:
                 yield "gpu", groups["gpu"].replace("_", " ").removesuffix(".json").strip()
-            elif "package" not in groups:
-                yield from groups.items()
+            elif "model" in groups:
+                yield "model", groups["model"]
             elif not _ASKED.search(text):
                 package = groups["package"].lower()
                 yield _PACKAGES.get(package, package), groups["version"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..diagnostics import Location
-from .facts import Line
+from .facts import Line, number_in
 from .frames import TABLES, Frame, Phases, frame_of, is_driver_task, phases_of
 
 UNKNOWN = "unknown"
@@ -130,23 +130,19 @@ class FailureReader:
             self._kinds.setdefault(line.who.partition(" ")[0], deque(maxlen=1000)).append(frame)
         return frame is not None
 
-    def take_message(self, line: Line, place: Location, step: int | None) -> None:
-        """Read a line that may be a message; ``step`` is the last one with figures."""
-        form = form_of(line.text)
-        if not form:
-            return
+    def take_message(self, line: Line, place: Location, form: tuple[str, str], **facts: Any) -> None:
+        """Read a message of a form; ``facts`` are its ``sizes`` and the last ``step`` with figures."""
         worker, (name, phase) = _worker(line), form
         is_end = bool(_RAISED.search(line.text)) or (name == "nccl" and "WARN" not in line.text)
         own = self._tracebacks.get(worker, _Traceback())
         phases = self._phases(line, own) if is_end else Phases()
         if phase:
             phases = Phases((phase,), "message")
-        elif name == "cumem" and step is not None and phases.name == UNKNOWN:  # the engine is loaded already
+        elif name == "cumem" and facts["step"] is not None and phases.name == UNKNOWN:  # the engine is loaded
             phases, name = Phases(("weight-sync",), "position"), "wake-up"
         frames = "\n".join(f"{frame.file}:{frame.function}" for frame in own.frames)
         traits = frozenset(trait for trait, pattern in _TRAITS.items() if re.search(pattern, frames))
-        text, sizes, first = line.text, sizes_in(line.text), self._first
-        failure = _failure(phases, name, place, text, step=step, traits=traits, sizes=sizes)
+        failure, first = _failure(phases, name, place, line.text, **facts, traits=traits), self._first
         if not failure.is_evidence:
             self._fallback = self._fallback or failure
         elif first is None:
@@ -255,6 +251,9 @@ def form_of(text: str) -> tuple[str, str] | None:
 def sizes_in(text: str) -> dict[str, int]:
     """Return the sizes in a message in bytes, by their names in ``Failure``.
 
+    Raises:
+        ValueError: one of them is absurdly large, so that the message cannot be trusted.
+
     >>> sizes_in("Tried to allocate 2.00 GiB. A total capacity of 79.00 GiB of which 1.50 GiB is free")
     {'tried': 2147483648, 'capacity': 84825604096, 'free': 1610612736}
     """
@@ -277,4 +276,4 @@ def sizes_in(text: str) -> dict[str, int]:
 
 def _bytes(match: re.Match[str]) -> int:
     number, unit, *_ = (*filter(None, match.groups()), "GiB")
-    return round(float(number) * _UNITS[unit])
+    return round(number_in(number) * _UNITS[unit])

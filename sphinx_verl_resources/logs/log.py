@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from ..diagnostics import Code, Diagnostic, Location, warning
-from ..units import GIB
 from .config import PrintedConfig, config_at, overrides_at
 from .facts import Figures, Line, facts_in, lines_of, metrics_in
-from .failure import Failure, FailureReader
+from .failure import Failure, FailureReader, form_of, sizes_in
 
 _ADD = "look at the line and add the values by hand"
 
@@ -39,7 +38,7 @@ class Log:
     failure: Failure | None = None
     problems: tuple[Diagnostic, ...] = ()
     model: str = ""
-    sleep: Mapping[str, float] = field(default_factory=dict)
+    sleep: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_log(stream: BinaryIO, shown: str) -> Log:
@@ -69,7 +68,7 @@ class _Run:
     overrides: dict[str, Any] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
     failures: FailureReader = field(default_factory=FailureReader)
-    sleep: dict[str, float] = field(default_factory=dict)
+    sleep: dict[str, int] = field(default_factory=dict)
 
     @property
     def has_outcome(self) -> bool:
@@ -91,20 +90,23 @@ class _Reader:
         place = Location(self._shown, line.number, line.column)
         run = self._runs[-1]
         config = run.configs.get(line.who)
-        if config is not None and config.add(line):
-            return
-        if run.failures.take_frame(line, place) or self._take_metrics(line):
+        if (config and config.add(line)) or run.failures.take_frame(line, place) or self._take_metrics(line):
             return
         if config := config_at(line):
             self._next_run().configs[line.who] = config
             return
         run.overrides |= overrides_at(line)
         for name, value in facts_in(line.text):
-            if name in ("freed", "left"):
-                run.sleep[name] = float(value) * GIB
-            else:
-                self._facts.setdefault(name, {}).setdefault(value, place)
-        run.failures.take_message(line, place, run.figures.last_step)
+            self._facts.setdefault(name, {}).setdefault(value, place)
+        form, sizes = form_of(line.text), dict[str, int]()
+        try:
+            sizes = sizes_in(line.text) if form or "Sleep mode freed" in line.text else sizes
+        except ValueError:
+            self._warn(place, "a size could not be read", _ADD)
+        if form:
+            run.failures.take_message(line, place, form, sizes=sizes, step=run.figures.last_step)
+        elif {"freed", "left"} <= sizes.keys():
+            run.sleep = sizes
 
     def result(self) -> Log:
         """Return the last run with figures or a failure; the last one if there is none."""
@@ -114,7 +116,8 @@ class _Reader:
             message = f"this log contains {len(self._runs)} runs; number {number} is used"
             self._warn(Location(self._shown), message, "give the log of one run", "several_runs")
         settings = run.overrides
-        for config in sorted(run.configs.values(), key=lambda each: each.size)[-1:]:  # the others are parts of it
+        # The others are parts of the largest.
+        for config in sorted(run.configs.values(), key=lambda each: each.size)[-1:]:
             values, unread = config.values()
             settings |= values
             place = Location(self._shown, config.line.number, config.line.column)
@@ -137,9 +140,8 @@ class _Reader:
         for name in metrics.unread:
             self._warn(Location(self._shown, line.number, line.column), f"{name} could not be read", _ADD)
         if metrics.step is not None and metrics.figures:
-            run = self._runs[-1]
-            if metrics.step < (run.figures.last_step or 0):
-                run = self._next_run()
+            is_earlier = metrics.step < (self._runs[-1].figures.last_step or 0)
+            run = self._next_run() if is_earlier else self._runs[-1]
             run.figures.add(metrics)
             run.failures.take_step()
         return metrics.step is not None or bool(metrics.unread)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import pprint
 import tracemalloc
+from collections.abc import Sized
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.logs.facts import facts_in
+from sphinx_verl_resources.logs.config import _ATOM, _TOKEN, config_at
+from sphinx_verl_resources.logs.facts import Line, facts_in
 from sphinx_verl_resources.logs.log import read_log
 
 WHO = "(TaskRunner pid=7) "
@@ -94,6 +96,31 @@ def test_values_that_are_no_literals():
     assert [problem.message.split()[-1] for problem in found.problems] == ["data.a", "data.b", "data.c"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {'9' * 400} GiB. Process 1 has 5 GiB",
+        f"Memory on the node (IP: 1.2.3.4) was {'9' * 400}GB / 500.00GB",
+        f"CUDA out of memory. Process 1 has {'9' * 16} bytes memory in use",
+        f"Sleep mode freed {'9' * 400}.0 GiB memory, 1.00 GiB memory is still in use.",
+    ],
+)
+def test_a_size_without_end_is_no_size(line):
+    found = read(line)
+    assert [problem.message for problem in found.problems] == ["a size could not be read"]
+    assert not found.sleep
+    assert not (found.failure and found.failure.sizes)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [(_TOKEN, "'\\" * 50), (_TOKEN, '"' + '\\"' * 50), (_ATOM, "'\\" * 50), (_ATOM, "<a:" * 50)],
+)
+def test_nothing_that_stays_open_is_read_twice(pattern, text):
+    assert [match.span() for match in pattern.finditer(text)] == [(0, len(text))]
+    assert not isinstance(config_at(Line("{'data': {")), Sized)  # or each line would count the ones before
+
+
 @pytest.mark.parametrize("value", ["9" * 5_000, f"{'-' * 5_000}1", "<Enum.x: 1>", "[inf]"])
 def test_an_odd_value_is_left_out(value):
     found = read(f"{WHO}{{'data': {{'a': {value}, 'b': 8}}}}")
@@ -122,6 +149,9 @@ def test_figures():
     [
         step(1, gib="nan", time=1),
         step(1, gib="-5", time=1),
+        step(1, gib="1e400", time=1),
+        step(1, gib="9" * 400, time=1),
+        step("9" * 5_000, gib=1),
         "  {'perf/max_memory_allocated_gb': 71.3}",
         f"{WHO}step:1 - perf/max_memory_allocated_gb(WorkerDict pid=9) oops - timing_s/step:1",
     ],
