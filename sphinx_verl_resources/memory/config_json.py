@@ -6,13 +6,14 @@ Source: configuration and modelling files of Hugging Face transformers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..diagnostics import Code, Diagnostic, NoAnswerError, Severity, did_you_mean
+from ..records import Record
 from ..strict_yaml import Document, Loc, read_yaml
-from ..validation import explained, got_instead, try_model
-from .architectures import Architecture, Vision
+from ..validation import got_instead
+from .architectures import Architecture, Moe, Vision
 from .shape import Counts, vision_parameters
 
 # -- model types
@@ -61,11 +62,18 @@ _FACTS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 MODEL_TYPES = {name: facts for names, facts in _FACTS for name in names.split()}
 #: The keys for the number of routed experts, and those that no dense model has.
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+#: The numbers that every config has.
+_ALWAYS = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
 #: Values with which all layers after the dense ones have experts.
 _ALIKE = {"decoder_sparse_step": 1, "moe_layer_freq": 1, "mlp_only_layers": ()}
 _NOT_DENSE = (*_EXPERTS, "kv_lora_rank", "linear_num_key_heads")
-#: The largest value of a size: far above any real one.
-_MOST = 10**8
+#: The fields that limit numbers; those of other keys are limited as ``hidden_size`` is.
+_LIMITED_BY: Mapping[str, tuple[type[Record], str]] = {
+    "num_hidden_layers": (Architecture, "num_hidden_layers"), "n_shared_experts": (Moe, "shared_experts"),
+    "first_k_dense_replace": (Moe, "first_dense_layers"),
+}  # fmt: skip
+_ADD = "add the model to architectures.yaml"
+_COPY = "copy the value from the model's config.json on Hugging Face"
 
 
 # -- the file
@@ -97,26 +105,24 @@ def read_config_json(text: str, shown: str) -> tuple[Architecture, tuple[Diagnos
     if not isinstance(data := document.data, dict):
         wrong = document.diagnostic((), "wrong_type", "expected keys and values", "give a config.json")
         raise NoAnswerError(*document.problems or [wrong])
-    config = _Config(document, {("text_config",): data.get("text_config"), (): data})
-    model_type = str(config.find("model_type") or "").removesuffix("_text")
+    config = _Config(document, {(): data})
+    config.sections = {("text_config",): config.section("text_config") or {}, (): data}
+    model_type = (config.read("model_type", str, "a name") or "").removesuffix("_text")
     config.facts = facts = MODEL_TYPES.get(model_type, {})
-    remedy = did_you_mean(model_type, MODEL_TYPES, "add the model to architectures.yaml")
-    if not facts and (key := next(filter(config.find, _NOT_DENSE), None)):
+    remedy = did_you_mean(model_type, MODEL_TYPES, _ADD)
+    if not facts and (key := next((key for key in _NOT_DENSE if config.locate(key)[1]), None)):
         message = "experts, latent and linear attention need a known model type"
         raise NoAnswerError(config.problem(key, message, remedy))
     for key, usual in _ALIKE.items():
-        if (value := config.find(key)) not in (None, usual):
-            raise NoAnswerError(
-                config.problem(key, f"{value} is not modelled", "add the model to architectures.yaml")
-            )
-    model, errors = try_model({**_fields(config), "model_type": model_type or "unknown"}, Architecture)
-    if model is None:
-        raise NoAnswerError(*explained(document, Architecture, errors))
-    warnings = []
-    if model_type not in MODEL_TYPES:
+        if (value := config.locate(key)[1]) not in (None, usual):
+            raise NoAnswerError(config.problem(key, f"{value} is not modelled", _ADD))
+    # Each value was read as its field needs it, so that none is wrong here.
+    known = model_type if model_type in MODEL_TYPES else "unknown"
+    model, warnings = Architecture(**_fields(config), model_type=known), []
+    if model_type != known:
         message = "unknown; the model is read as a dense decoder like llama"
         warnings.append(config.problem("model_type", message, remedy, "not_modelled"))
-    if config.find("vision_config") and "vision" not in facts:
+    if config.section("vision_config") and "vision" not in facts:
         message, remedy = "the tower of this model type is not counted", "the parameter count is too small"
         warnings.append(config.problem("vision_config", message, remedy, "not_modelled"))
     return model.model_copy(update={"parameters": Counts(model).total}), tuple(warnings)
@@ -128,38 +134,55 @@ class _Config:
 
     Attributes:
         document: the file.
-        sections: the values at the places of sections; the first section with a key counts.
+        sections: the sections by their places; the first section with a key counts.
         facts: the values of other keys, as in ``MODEL_TYPES``.
     """
 
     document: Document
-    sections: Mapping[Loc, Any]
+    sections: Mapping[Loc, Mapping[str, Any]]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def locate(self, key: str, default: int | None = None) -> tuple[Loc, Any]:
+    def locate(self, key: str, default: Any = None) -> tuple[Loc, Any]:
         """Return the place of a key (that of its section if it is missing or null) and its value."""
-        for loc, section in self.sections.items():
-            if isinstance(section, dict) and section.get(key) is not None:
-                return (*loc, key), section[key]
-        return next(iter(self.sections)), self.facts.get(key, default)
+        found = (((*loc, key), each[key]) for loc, each in self.sections.items() if each.get(key) is not None)
+        return next(found, (next(iter(self.sections)), self.facts.get(key, default)))
 
-    def find(self, key: str) -> Any:
-        """Return a value; if it is missing or null, that of the model type, or None."""
-        return self.locate(key)[1]
-
-    def number(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """Return a whole number.
+    def read(self, key: str, kind: type, expected: str, allowed: Any = None, default: Any = None) -> Any:
+        """Return a value; if it is missing or null, that of the model type, or the default.
 
         Raises:
-            NoAnswerError: it is missing, or not from ``least`` to ``_MOST``.
+            NoAnswerError: it is of another kind, or not among the allowed values.
         """
         loc, value = self.locate(key, default)
-        if type(value) is int and least <= value <= _MOST:
+        if value is None or (type(value) is kind and (allowed is None or value in allowed)):
             return value
-        if value is None:
+        message = f"expected {expected}, got {got_instead(value, self.document.source(loc))}"
+        raise NoAnswerError(self.problem(key, message, _COPY))
+
+    def flag(self, key: str) -> bool:
+        """Return a flag; false if it is missing."""
+        return bool(self.read(key, bool, "true or false"))
+
+    def section(self, key: str) -> Any:
+        """Return a section; None if it is missing."""
+        return self.read(key, dict, "keys and values")
+
+    def number(self, key: str, default: int | None = None, least: int = 1, used: int = 0) -> int:
+        """Return a whole number from ``least`` to the limit of its field, of which ``used`` is not left.
+
+        Raises:
+            NoAnswerError: it is missing or wrong.
+        """
+        if self.locate(key, default)[1] is None:
             raise NoAnswerError(self.problem(key, "the key is missing", "add it", "missing_key"))
-        got = got_instead(value, self.document.source(loc))
-        raise NoAnswerError(self.problem(key, f"expected a whole number from {least} to {_MOST}, got {got}"))
+        record, name = _LIMITED_BY.get(key, (Architecture, "hidden_size"))
+        most = next(limit.le for limit in record.model_fields[name].metadata if hasattr(limit, "le")) - used
+        allowed = range(least, most + 1)
+        return int(self.read(key, int, f"a whole number from {least} to {most}", allowed, default))
+
+    def optional(self, key: str) -> int | None:
+        """Return a whole number, None if it is missing."""
+        return None if self.locate(key)[1] is None else self.number(key)
 
     def problem(self, key: str, message: str, remedy: str = "", code: Code = "wrong_value") -> Diagnostic:
         """Return the problem of a value: a warning if it is ``not_modelled``, otherwise an error."""
@@ -169,31 +192,27 @@ class _Config:
 
 def _fields(config: _Config) -> dict[str, Any]:
     """Return the fields of an ``Architecture``, not yet counted."""
-    find, number, facts = config.find, config.number, config.facts
-    layers, hidden, heads = map(number, ("num_hidden_layers", "hidden_size", "num_attention_heads"))
-    moe = _moe(config) if "experts" in facts else None
-    mla, head_dim = None, find("head_dim") or hidden // heads
+    flag, number, facts = config.flag, config.number, config.facts
+    fields: dict[str, Any] = {key: number(key) for key in _ALWAYS}
+    heads, moe, mla = fields["num_attention_heads"], _moe(config) if "experts" in facts else None, None
+    head_dim = number("head_dim", fields["hidden_size"] // heads)
     if "mla" in facts:
-        names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-        mla = {"q_lora_rank": find("q_lora_rank"), **{name: number(name) for name in names}}
-        head_dim = mla["qk_nope_head_dim"] + mla["qk_rope_head_dim"]
+        rotary = number("qk_rope_head_dim")
+        plain = number("qk_nope_head_dim", used=rotary)
+        sizes = {"qk_nope_head_dim": plain, "qk_rope_head_dim": rotary, "v_head_dim": number("v_head_dim")}
+        ranks = {"q_lora_rank": config.optional("q_lora_rank"), "kv_lora_rank": number("kv_lora_rank")}
+        mla, head_dim = {**sizes, **ranks}, plain + rotary
+    width = config.optional if moe and not moe["first_dense_layers"] else number
     # The top level of the file overrides a nested section.
-    tied = config.document.data.get("tie_word_embeddings", find("tie_word_embeddings"))
-    fields: dict[str, Any] = {key: number(key) for key in ("vocab_size", "max_position_embeddings")}
-    fields |= {"num_hidden_layers": layers, "hidden_size": hidden, "moe": moe, "mla": mla}
-    fields |= {"num_attention_heads": heads, "num_key_value_heads": number("num_key_value_heads", heads)}
-    fields |= {"name": "config.json", "hf_id": "config.json", "parameters": 1, "verified": False}
-    return fields | {
-        "head_dim": head_dim,
-        "intermediate_size": (find if moe and not moe["first_dense_layers"] else number)("intermediate_size"),
-        "tie_word_embeddings": tied or False,
-        "qkv_bias": find("attention_bias" if find("qkv_bias") is None else "qkv_bias") or False,
-        "qk_norm": find("use_qk_norm") or False,
-        "norms_per_layer": facts.get("norms_per_layer", 2),
-        "attn_output_gate": find("attn_output_gate") or False,
-        "linear_attention": _linear_attention(config) if "linear" in facts else None,
-        "vision": _vision(config),
-    }
+    outer = replace(config, sections={(): config.sections[()], **config.sections})
+    bias = "attention_bias" if config.locate("qkv_bias")[1] is None else "qkv_bias"
+    fields |= {"tie_word_embeddings": outer.flag("tie_word_embeddings"), "qkv_bias": flag(bias)}
+    fields |= {"qk_norm": flag("use_qk_norm"), "attn_output_gate": flag("attn_output_gate")}
+    fields |= {"num_key_value_heads": number("num_key_value_heads", heads), "head_dim": head_dim}
+    fields |= {"intermediate_size": width("intermediate_size"), "moe": moe, "mla": mla}
+    fields |= {"linear_attention": _linear_attention(config) if "linear" in facts else None}
+    fields |= {"vision": _vision(config), "norms_per_layer": facts.get("norms_per_layer", 2)}
+    return fields | {"name": "config.json", "hf_id": "config.json", "parameters": 1, "verified": False}
 
 
 def _moe(config: _Config) -> dict[str, Any]:
@@ -202,16 +221,11 @@ def _moe(config: _Config) -> dict[str, Any]:
     gate = "shared_expert_intermediate_size" in facts
     shared_width = number("shared_expert_intermediate_size", least=0) if gate else width
     shared = number("n_shared_experts", int(gate and shared_width > 0), 0)
-    return {
-        "num_experts": number(next(filter(config.find, _EXPERTS), facts["experts"])),
-        "experts_per_token": number("num_experts_per_tok"),
-        "moe_intermediate_size": width,
-        "shared_experts": shared,
-        "shared_expert_intermediate_size": shared_width if shared else None,
-        "first_dense_layers": number("first_k_dense_replace", 0, 0),
-        "shared_expert_gate": gate,
-        "router_bias": "router_bias" in facts,
-    }
+    experts = number(next((key for key in _EXPERTS if config.locate(key)[1]), facts["experts"]))
+    fields: dict[str, Any] = {"num_experts": experts, "experts_per_token": number("num_experts_per_tok")}
+    fields |= {"moe_intermediate_size": width, "first_dense_layers": number("first_k_dense_replace", 0, 0)}
+    fields |= {"shared_experts": shared, "shared_expert_intermediate_size": shared_width if shared else None}
+    return fields | {"shared_expert_gate": gate, "router_bias": "router_bias" in facts}
 
 
 def _linear_attention(config: _Config) -> dict[str, int]:
@@ -221,12 +235,13 @@ def _linear_attention(config: _Config) -> dict[str, int]:
     return {"full_attention_interval": interval, "conv_kernel": kernel, **sizes}
 
 
-def _vision(config: _Config) -> dict[str, Any] | None:
-    section, facts = config.document.data.get("vision_config"), config.facts.get("vision")
-    if not facts or not isinstance(section, dict):
+def _vision(config: _Config) -> Vision | None:
+    section, facts = config.section("vision_config"), config.facts.get("vision")
+    if section is None or not facts:
         return None
-    tower = _Config(config.document, {("vision_config",): section}, facts)
+    tower = _Config(config.document, {config.locate("vision_config")[0]: section}, facts)
     sizes = {key: tower.number(key) for key in (*_TOWER_KEYS, *facts)}
-    if isinstance(indexes := section.get("deepstack_visual_indexes"), tuple):
+    if (indexes := tower.read("deepstack_visual_indexes", tuple, "a list")) is not None:
         sizes["deepstack_layers"] = len(indexes)
-    return {**sizes, "parameters": vision_parameters(Vision(**sizes, parameters=0))}
+    vision = Vision(**sizes, parameters=0)
+    return vision.model_copy(update={"parameters": vision_parameters(vision)})

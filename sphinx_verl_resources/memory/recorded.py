@@ -217,8 +217,7 @@ def score(case: Case, registries: EstimatorContext, ask: Callable[..., AnyEstima
 
 def scores_of(data: EstimatorContext, groups: Iterable[str]) -> tuple[Score, ...]:
     """Return the scores of verl's cases in some groups, in the order of the groups, then of the files."""
-    cases = data.cases.by_id.values()
-    every = [score(case, data) for case in cases if case.config is not None]
+    every = [score(case, data) for case in data.cases.by_id.values() if case.config is not None]
     return tuple(item for group in groups for item in every if item.group == group)
 
 

@@ -164,8 +164,7 @@ def tokens_of(lengths: Lengths, micro: MicroBatch, unpadded: bool) -> float:
     budget = max(float(micro.tokens), longest / micro.sharers)
     micro_batches = math.ceil(everything / budget)
     mean = lengths.mean if unpadded else lengths.limit
-    is_constant = mean == longest < lengths.limit
-    fewest = sequences * mean / micro.sharers if lengths.observed or is_constant else 0.0
+    fewest = sequences * mean / micro.sharers if lengths.observed or mean == longest < lengths.limit else 0.0
     return everything / micro_batches if fewest > (micro_batches - 1) * budget else min(everything, budget)
 
 

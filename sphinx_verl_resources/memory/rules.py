@@ -98,8 +98,7 @@ def gpu_count(check: Check) -> Iterator[Finding]:
         elif train > count or (train and not is_open and train + others != count):
             product = f"nodes × {TRAINER_GPUS[1]} is {stated} × {each} = {train}"
             idle = f" and {others} GPUs do not train" if others else ""
-            message = f"{product}{idle}, but gpus.count is {count}"
-            yield document.place(("gpus", "count")), message, remedy
+            yield document.place(("gpus", "count")), f"{product}{idle}, but gpus.count is {count}", remedy
 
 
 @rule(Severity.ERROR)
