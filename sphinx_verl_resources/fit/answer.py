@@ -78,12 +78,13 @@ class Answer:
         If the question gives settings, a run proves something only if its own settings need at least as much
         memory. Unless such a run had as long sequences, verl rejects those beyond the model's positions.
         """
-        own, reason, proof = self.best.estimate, self.best.reason, self.proof
+        own, reason = self.best.estimate, self.best.reason
         most = own.settings.positions or own.shape.architecture.positions_of(self.request.model)
-        if reason == "fits" and not (own.ran or proof) and own.settings.lengths.limit > most:
+        # The evidence last, and only where it decides: it is compared with all runs of the model.
+        if reason == "fits" and own.settings.lengths.limit > most and not (own.ran or self.proof):
             return "lengths"
-        if reason == "too-large" and proof and (self.is_open or takes_no_more(own, proof, self.data)):
-            return "ran"
+        if reason == "too-large" and self.proof:
+            return "ran" if self.is_open or takes_no_more(own, self.proof, self.data) else reason
         return reason
 
     @property

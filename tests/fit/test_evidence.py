@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from cProfile import Profile
 
 import pytest
 
+from sphinx_verl_resources.dataset import Directory
+from sphinx_verl_resources.fit import evidence
 from sphinx_verl_resources.fit.answer import answer, answer_run, answer_settings
 from sphinx_verl_resources.fit.evidence import is_proof, needs_of, runs_by_figures, runs_for, smallest_run
 from sphinx_verl_resources.fit.question import Question, request_of
+from sphinx_verl_resources.fit.results import export_files
 from sphinx_verl_resources.memory.recorded import request_of_run
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
@@ -190,6 +194,19 @@ def test_a_run_says_nothing_about_settings_that_take_more_than_its_own():
     assert H800 in [run.id for run in found.evidence]
     assert found.best.estimate.low > found.best.estimate.capacity
     assert found.verdict == "does-not-fit"
+
+
+def test_an_export_does_not_compare_all_runs_with_each_other(root, tmp_path):
+    text, counts = (root / f"data/runs/{H800}.yaml").read_text("utf-8"), []
+    for number in (6, 12, 24):
+        (folder := tmp_path / f"{number}/runs").mkdir(parents=True)
+        for index in range(number):
+            (folder / f"r{index}.yaml").write_text(text.replace(f"id: {H800}", f"id: r{index}"), "utf-8")
+        (profile := Profile()).runcall(export_files, EstimatorContext([Directory(folder.parent, "data")]))
+        counts.append(
+            sum(each.callcount for each in profile.getstats() if evidence.__file__ in str(each.code))
+        )
+    assert 0 < counts[2] - counts[1] < 2.6 * (counts[1] - counts[0])
 
 
 # -- measured runs, and the smallest one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pprint
+import re
 import tracemalloc
 from collections.abc import Sized
 
@@ -96,17 +97,16 @@ def test_values_that_are_no_literals():
     assert [problem.message.split()[-1] for problem in found.problems] == ["data.a", "data.b", "data.c"]
 
 
+OOM = "(WorkerDict pid=9) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+ASLEEP = "(WorkerDict pid=9) Sleep mode freed 41.20 GiB memory, {} GiB memory is still in use."
+NODE = "Memory on the node (IP: 1.2.3.4) was 9.00GB / 500.00GB"
+
+
 @pytest.mark.parametrize(
-    "line",
-    [
-        f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {'9' * 400} GiB. Process 1 has 5 GiB",
-        f"Memory on the node (IP: 1.2.3.4) was {'9' * 400}GB / 500.00GB",
-        f"CUDA out of memory. Process 1 has {'9' * 16} bytes memory in use",
-        f"Sleep mode freed {'9' * 400}.0 GiB memory, 1.00 GiB memory is still in use.",
-    ],
+    "line", [OOM, f"{OOM} Process 1 has 9.00 GiB memory in use", NODE, ASLEEP.format("9.00")]
 )
 def test_a_size_without_end_is_no_size(line):
-    found = read(line)
+    found = read(re.sub(r"\d(?=\.\d\d ?G)", "9" * 400, line))
     assert [problem.message for problem in found.problems] == ["a size could not be read"]
     assert not found.sleep
     assert not (found.failure and found.failure.sizes)
@@ -183,9 +183,6 @@ def test_a_run_that_only_started_does_not_count():
     assert ["3 runs; number 2" in problem.message for problem in found.problems] == [True]
 
 
-OOM = "(WorkerDict pid=9) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
-
-
 def test_failures_belong_to_runs():
     lines = len(printed())
     assert str(read(*printed(), step(1, gib=1), OOM).failure.place) == f"run.log:{lines + 2}:1"
@@ -214,13 +211,9 @@ def test_a_configuration_behind_a_failure_begins_another_run():
 
 def test_what_vllm_tells():
     engine = "(WorkerDict pid=9) INFO Initializing a V1 LLM engine (v0.8.5) with config: model='Qwen/Qwen3-8B', tp=2"
-    asleep = "(WorkerDict pid=9) Sleep mode freed 41.20 GiB memory, {} GiB memory is still in use."
-    found = read(engine, asleep.format("12.25"), asleep.format("12.50"))
-    assert (found.model, found.versions, found.sleep["left"]) == (
-        "Qwen/Qwen3-8B",
-        {"vllm": "0.8.5"},
-        12.5 * 2**30,
-    )
+    found = read(engine, ASLEEP.format("12.25"), ASLEEP.format("12.50"))
+    assert (found.model, found.versions) == ("Qwen/Qwen3-8B", {"vllm": "0.8.5"})
+    assert found.sleep["left"] == 12.5 * 2**30
 
 
 @pytest.mark.parametrize(
