@@ -199,7 +199,7 @@ def registry_problems(data: EstimatorContext) -> list[Diagnostic]:
 # -- the question
 
 
-class Asked(NamedTuple):
+class Query(NamedTuple):
     """A question with the places of its settings.
 
     Attributes:
@@ -217,7 +217,7 @@ class Asked(NamedTuple):
     place_of: PlaceOf
 
 
-def read_question(options: argparse.Namespace, data: EstimatorContext, source: str | None = None) -> Asked:
+def read_question(options: argparse.Namespace, data: EstimatorContext, source: str | None = None) -> Query:
     """Read the question from the arguments.
 
     Args:
@@ -267,7 +267,7 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
         incomplete=file.incomplete,
     )
     problems += [*words.problems, *warnings]
-    return Asked(question, data, request, problems, lambda each: places.get(each.place.key, place))
+    return Query(question, data, request, problems, lambda each: places.get(each.place.key, place))
 
 
 def gpus_of(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[str, Any], dict[str, int]]:
@@ -312,7 +312,7 @@ def _model(
         name = name or mention.text or config
         changes = {"name": name, "hf_id": name, "aliases": (), "aliases_unverified": ()}
         return data.knowing(architecture.model_copy(update=changes)), Model(name), problems
-    if mention.text and not (name or mention.found):
+    if mention.text and not (name or mention.model):
         how, forms = "before the settings", ", such as qwen2.5-7b or the path of its config.json"
         raise NoAnswerError(Diagnostic(at, *mention.why_none(data.architectures, how, forms)))
-    return data, known_model(name, data.architectures) if name else mention.found or Model(""), ()
+    return data, known_model(name, data.architectures) if name else mention.model or Model(""), ()

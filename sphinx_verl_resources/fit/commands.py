@@ -20,11 +20,11 @@ from ..strict_yaml import Document
 from ..validation import validated
 from . import arguments, results, terminal
 from .answer import Answer, answer, answer_run, answer_settings
-from .arguments import QUESTION, Asked, PlaceOf, is_setting, read_question
+from .arguments import QUESTION, PlaceOf, Query, is_setting, read_question
 from .fewest import fewest_by_memory, fitting_models
 from .question import assumptions
 
-Work = Callable[[Asked, argparse.Namespace], "Result"]
+Work = Callable[[Query, argparse.Namespace], "Result"]
 
 STRICT = option("--strict", action="store_true", help="exit with 1 unless the verdict is that the run fits")
 #: The options that files of cases and runs rule out.
@@ -167,7 +167,7 @@ def _answer(options: argparse.Namespace, data: EstimatorContext, work: Work) -> 
     return _with_places(result, source.place_of, source.problems) if source else result
 
 
-def _check_settings(source: Asked, options: argparse.Namespace) -> Result:
+def _check_settings(source: Query, options: argparse.Namespace) -> Result:
     """Answer whether the settings fit as they are."""
     question = source.question
     if not question.model:
@@ -178,7 +178,7 @@ def _check_settings(source: Asked, options: argparse.Namespace) -> Result:
     return _result(own, results.settings_result(question.model, own), options, command=not options.script)
 
 
-def _make_plan(source: Asked, options: argparse.Namespace) -> Result:
+def _make_plan(source: Query, options: argparse.Namespace) -> Result:
     """Answer with the settings that fit, with the fewest GPUs, or with the models that fit."""
     question, data, width = source.question, source.data, arguments.screen_width()
     if question.model and question.gpu:

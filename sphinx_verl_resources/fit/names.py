@@ -119,16 +119,16 @@ class NamedModel(NamedTuple):
 
     Attributes:
         text: the first text that names a recorded model, otherwise the first text; empty without one.
-        found: the recorded model; None if there is none.
+        model: the recorded model; None if there is none.
     """
 
     text: str = ""
-    found: Model | None = None
+    model: Model | None = None
 
     @property
     def is_hub_name(self) -> bool:
         """True for a Hugging Face name, ``owner/name``, that is not recorded."""
-        return not self.found and _HUB_NAME.fullmatch(self.text) is not None
+        return not self.model and _HUB_NAME.fullmatch(self.text) is not None
 
     def why_none(self, registry: Registry[Architecture], how: str, forms: str = "") -> tuple[Code, str, str]:
         """Return why no recorded model matches: code, message and remedy.
@@ -161,7 +161,7 @@ def model_of(registry: Registry[Architecture], *texts: object, left_open: str | 
         left_open: a value in a script that contains an unknown variable.
 
     >>> from sphinx_verl_resources.memory.registries import EstimatorContext
-    >>> model_of(EstimatorContext().architectures, None, left_open="$HOME/models/Qwen3-8B").found.name
+    >>> model_of(EstimatorContext().architectures, None, left_open="$HOME/models/Qwen3-8B").model.name
     'Qwen/Qwen3-8B'
     """
     names = [text for text in (*texts, left_open) if isinstance(text, str) and text]

@@ -13,7 +13,7 @@ from typing import Any
 from ..commands import UsageError, command, given_data, option, report
 from ..diagnostics import NoAnswerError
 from ..fit import arguments
-from ..fit.arguments import QUESTION, Asked, read_question
+from ..fit.arguments import QUESTION, Query, read_question
 from ..fit.command import as_arguments
 from ..fit.names import model_of, recorded_gpu
 from ..fit.results import gib_value, result_of
@@ -89,19 +89,19 @@ def diagnose(options: argparse.Namespace) -> tuple[str, int]:
     return diagnosis_text(diagnosis, arguments.screen_width(), verbose=options.verbose), code
 
 
-def _request(log: Log, question: Asked, script: SettingsText) -> Request:
+def _request(log: Log, question: Query, script: SettingsText) -> Request:
     """Return the run that the log and the arguments describe; without its settings if neither says any."""
-    given, data, path = question.request, question.data, f"{MODEL}.path"
-    config = {**script.values, **log.settings, **given.config}
-    config = config if any(key.startswith(f"{ROOT}.") for key in config) else dict(given.config)
+    request, data, path = question.request, question.data, f"{MODEL}.path"
+    config = {**script.values, **log.settings, **request.config}
+    config = config if any(key.startswith(f"{ROOT}.") for key in config) else dict(request.config)
     mention = model_of(data.architectures, config.get(path), log.model, left_open=script.unresolved.get(path))
-    model, note = (given.model, given.model_note) if given.model else mention.found or ("", "")
+    model, note = (request.model, request.model_note) if request.model else mention.model or ("", "")
     return replace(
-        given,
+        request,
         model=model,
         model_note=note,
         config=config,
-        gpu=given.gpu or recorded_gpu(log.gpu, data.gpus),
+        gpu=request.gpu or recorded_gpu(log.gpu, data.gpus),
         backend="megatron" if "megatron" in (script.config_name or "") else None,
         unread=frozenset(script.unresolved) - config.keys(),
         incomplete=script.incomplete,

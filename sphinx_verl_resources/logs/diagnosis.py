@@ -114,13 +114,13 @@ class Diagnosis:
             yield "These settings have no such phase, so they are not the settings of the failed run."
         if own is None or phase is None or own.capacity is None or not stated or "free" not in sizes:
             return
-        part, wanted = own.of_phase(phase.name), stated - sizes["free"] + sizes.get("tried", 0)
+        part, goal = own.of_phase(phase.name), stated - sizes["free"] + sizes.get("tried", 0)
         if self.is_awake:
             yield f"It expects a sleeping engine of {gib(size_of(phase.engine))}: there is something else."
-        elif wanted > part.high:
-            yield f"The run needed {gib(wanted)}; the settings explain at most {gib(part.high)}."
-        elif wanted < part.low:
-            yield f"The run needed only {gib(wanted)}, so it failed before the peak or had other settings."
+        elif goal > part.high:
+            yield f"The run needed {gib(goal)}; the settings explain at most {gib(part.high)}."
+        elif goal < part.low:
+            yield f"The run needed only {gib(goal)}, so it failed before the peak or had other settings."
 
     @cached_property
     def assumed(self) -> tuple[str, ...]:

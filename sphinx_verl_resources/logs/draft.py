@@ -137,14 +137,14 @@ def _model(sources: Sources, option: str | None, data: EstimatorContext) -> str:
     in_log = log.settings.get(_MODEL) or log.model
     in_script = model_of(known, script.values.get(_MODEL), left_open=script.unresolved.get(_MODEL))
     mention = model_of(known, option) if option else model_of(known, in_log, in_script.text)
-    if not mention.found:
+    if not mention.model:
         sources.warn(*mention.why_none(known, "with --model"), _MODEL)
         return mention.text if mention.is_hub_name else TODO
-    name, note = mention.found
+    name, note = mention.model
     if note:
         sources.warn("unknown_model", note, "give another with --model", _MODEL)
-    if in_log and not option and in_script.found and in_script.found.name != name:
-        message = f"the model is {in_script.found.name} in the script but {name} in the log"
+    if in_log and not option and in_script.model and in_script.model.name != name:
+        message = f"the model is {in_script.model.name} in the script but {name} in the log"
         sources.warn("log_differs", f"{message}; the log's is recorded", _ONE_RUN, _MODEL)
     return name
 

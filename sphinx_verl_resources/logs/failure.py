@@ -227,10 +227,10 @@ def narrowed(failure: Failure, settings: Mapping[str, Any]) -> Failure:
     keys = ("algorithm.use_kl_in_reward", "actor_rollout_ref.actor.use_kl_loss")
     has_reference = any(settings.get(key, True) for key in keys)
     absent = {"critic": not has_critic, "ref": not has_reference}
-    left = tuple(name for name in failure.phases if not absent.get(name.partition("-")[0]))
-    if len(left) == 1 and failure.phase == UNKNOWN and failure.is_evidence:
-        return replace(failure, phase=left[0], how="traceback", phases=())
-    return replace(failure, phases=left)
+    rest = tuple(name for name in failure.phases if not absent.get(name.partition("-")[0]))
+    if len(rest) == 1 and failure.phase == UNKNOWN and failure.is_evidence:
+        return replace(failure, phase=rest[0], how="traceback", phases=())
+    return replace(failure, phases=rest)
 
 
 # -- messages

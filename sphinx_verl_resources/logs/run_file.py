@@ -76,8 +76,8 @@ def _item(name: str, item: Mapping[str, Any]) -> list[str]:
     lines = _pairs(name, item) if isinstance(text, str) else [_flow(name, item)]
     if text and isinstance(text, str) and text == " ".join(text.split()):  # folding keeps it as it is
         at = [*item].index("text")
-        folded = textwrap.wrap(text, _TEXT_WIDTH, break_long_words=False, break_on_hyphens=False)
-        lines[at : at + 1] = ["text: >-", *(f"  {line}" for line in folded)]
+        text_lines = textwrap.wrap(text, _TEXT_WIDTH, break_long_words=False, break_on_hyphens=False)
+        lines[at : at + 1] = ["text: >-", *(f"  {line}" for line in text_lines)]
     return [f"{'    ' if at else '  - '}{line}" for at, line in enumerate(lines)]
 
 
