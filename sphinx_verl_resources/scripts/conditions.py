@@ -74,17 +74,19 @@ class Conditions:
 
     def _outcome(self, sign: str, operands: list[Node], texts: list[Text], *, single: bool) -> bool | None:
         """Return the outcome of an operator with one or two words."""
-        if single and any(len(self._expansion.words([operand]).words) > 1 for operand in operands):
+        arrays = [self._expansion.words([operand]) for operand in operands] if single else []
+        if any(len(array.words) > 1 for array in arrays):
             return None
         # A variable that only the environment can set is assumed to be unset.
         empty = [(len(text) == 1 and getattr(text[0], "unset", False)) or is_empty(text) for text in texts]
-        # In single brackets, an empty word without quotes vanishes.
-        vanishes = single and any(
-            no and word.type != "string" for no, word in zip(empty, operands, strict=True)
+        # In single brackets, a word without characters or quotes vanishes.
+        vanishes = any(
+            not array.words or (no and word.type.endswith("expansion"))
+            for no, word, array in zip(empty, operands, arrays, strict=False)
         )
         if sign in {"", "-z", "-n"} and len(operands) == 1:
-            if sign and vanishes:
-                return True
+            if vanishes:
+                return bool(sign)
             return empty[0] if sign == "-z" else negated(empty[0])
         if vanishes or len(operands) != 2:
             return None
@@ -94,8 +96,8 @@ class Conditions:
             if single and other is not None:  # not a pattern
                 equal = one == other if one is not None and not set("*?[") & set(other) else None
             return negated(equal) if sign == "!=" else equal
-        if sign in _COMPARISONS and one and other:
-            numbers = read_number(one), read_number(other)
+        if sign in _COMPARISONS and (one or "").strip() and (other or "").strip():
+            numbers = read_number(one or ""), read_number(other or "")
             return None if None in numbers else bool(_COMPARISONS[sign](*numbers))
         return None
 

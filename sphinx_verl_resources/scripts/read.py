@@ -73,11 +73,11 @@ def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VA
     >>> read_settings("trainer.nnodes=2 +actor.x=a,b", "overrides").values
     {'trainer.nnodes': 2, 'actor.x': 'a,b'}
     """
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    script, text = text, text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.startswith("#!") and _YAML.match(text):
         return _read_yaml(text, shown)
     if text.startswith("#!") or _SCRIPT.search(text):
-        return read_script(text, shown, environment)
+        return read_script(script, shown, environment)
     settings = SettingsText()
     _read_arguments(settings, _words(settings, text, shown))
     return settings.resolved(translated=True)

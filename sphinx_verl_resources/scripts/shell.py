@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..diagnostics import Diagnostic, Location, warning
 from .conditions import Conditions, negated
-from .values import Array, Cause, Unknown, Word, as_array, joined, known, split_key, written
+from .values import Array, Cause, Unknown, Word, as_array, joined, known, size, split_key, written
 from .words import Expansion, TooMuchError, first_error, output_on_gpus, parse, succeeds_on_gpus, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tree_sitter import Node
 
@@ -26,11 +26,25 @@ if TYPE_CHECKING:
     Branch: TypeAlias = tuple[Callable[[], bool | None], list[Node]]
 
 _ELEMENTS = Cause("the elements of an array cannot be determined")
-#: Options of ``declare`` whose variables are not followed.
-_UNSUPPORTED = frozenset("iluA")
 #: Parts of a command that are not words.
-_NOT_WORDS = frozenset({"comment", "variable_assignment", "herestring_redirect", "heredoc_redirect"})
-_STATEMENTS = frozenset({"command", "list", "pipeline", "redirected_statement"})
+_NOT_WORDS = frozenset({"comment", "variable_assignment", "herestring_redirect"})
+#: Options of ``declare`` that do not change the values of variables; ``r`` is followed.
+_SUPPORTED = frozenset("-+agrxfFpt")
+#: ``set`` with options that change no values.
+_SET = re.compile(r"set(?: [-+][aefhmuvxCET]*(?:o [a-mo-z]\w+)?)*")
+#: An option of ``read`` with its value in the same word.
+_ATTACHED = re.compile(r" -[erst]*[^\serst]\S")
+#: Words that leave the builtin in the next word as it is.
+_PREFIXES = frozenset({"command", "builtin", "time", "-p", "--"})
+#: Signals that end a script, so that a ``trap`` sets nothing that matters.
+_ENDS = frozenset("EXIT INT TERM HUP QUIT SIGINT SIGTERM SIGHUP SIGQUIT 0 1 2 3 15".split())
+#: Keywords and builtins that may set variables or change how bash reads the script. Only some forms of them are
+#: followed; other builtins set nothing.
+_MAY_SET = frozenset(
+    "! bind break case compgen continue coproc declare do done elif else enable esac eval export fc fi for function"
+    " getopts if in let local mapfile read readarray readonly select set shopt then trap typeset unset until while"
+    " { } [[ ]]".split()
+)
 _REMEDY = "close each quote, bracket, if, do and case; if bash accepts the script, simplify this line"
 
 
@@ -54,13 +68,6 @@ class Way(NamedTuple):
     status: bool | None = None
 
 
-class Call(NamedTuple):
-    """A call of a function: the values that its local variables hide, and the ways on which it returns."""
-
-    hidden: dict[str, Value | None]
-    returns: list[Way]
-
-
 class Shell:
     """A walk through the commands of a script in order.
 
@@ -78,8 +85,13 @@ class Shell:
         self.expansion = Expansion(environment, self._place)
         self._path = path
         self._conditions = Conditions(self.expansion)
-        self._functions: dict[str, Node | None] = {}
-        self._calls: list[Call] = []
+        self._bodies: dict[
+            str, Node
+        ] = {}  # of functions, by their text, which is the value of the variable "f()"
+        self._calls: dict[
+            str, dict[str, Value | None]
+        ] = {}  # the values that local variables hide, by function
+        self._ways: dict[str, list[Way]] = {}  # the ways that end the function or loop, by the builtin
         self._end = ""
         self._inside: Location | None = None  # of the command eval, for the commands in its text
         self._lines: list[bytes] = []
@@ -112,6 +124,8 @@ class Shell:
         place = self._place(node)
         self.skipped[place] = " ".join(text_of(node).split())
         self.expansion.lost = Cause(f"the command in line {place.line} may set any variable", place=place)
+        for name in ("@", *(name for name in self.expansion.variables if name.endswith("()"))):
+            self.expansion.doubt(name, self.expansion.lost)
 
     # -- statements; each method returns whether the statement succeeds, None if unknown
 
@@ -128,12 +142,13 @@ class Shell:
 
     def _statement(self, node: Node) -> bool | None:
         self.expansion.spend(10)  # besides the characters that it expands to
-        method = getattr(self, f"_{node.type}", None)
-        return method(node) if method else None
+        method: Callable[[Node], bool | None] = getattr(self, f"_{node.type}", self._skip)
+        return method(node)
 
     def _way(self, nodes: Sequence[Node]) -> Way:
         """Follow statements on one of several ways, or in a shell of their own, and return the outcome."""
         before = self.expansion.variables
+        self.expansion.spend(len(before))
         self.expansion.variables = dict(before)
         status = self._run(nodes)
         way = Way(self.expansion.variables, self._end, status)
@@ -142,14 +157,15 @@ class Shell:
 
     def _join(self, ways: list[Way], why: Cause) -> None:
         """Go on with the variables of alternative ways; those that end the script are ignored."""
-        if self._calls:
-            self._calls[-1].returns.extend(way for way in ways if way.end == "return")
+        for way in ways:
+            self._ways.get(way.end, []).append(way)
         going = [way.variables for way in ways if not way.end]
         if not going:
-            self._end = "return" if any(way.end == "return" for way in ways) else "exit"
+            self._end = next((way.end for way in ways if way.end != "exit"), "exit")
             going = [way.variables for way in ways if way.end == self._end]
         for name in dict.fromkeys(name for variables in going for name in variables):
             values = [way[name] if name in way else self.expansion.get(name) for way in going]
+            self.expansion.spend(len(values) + sum(map(size, values)))
             self.expansion.variables[name] = joined(name, values, why)
 
     def _decide(self, ways: list[Way], why: Cause, before: int) -> None:
@@ -232,28 +248,32 @@ class Shell:
         header = text_of(node).partition("))")[0] if node.type == "c_style_for_statement" else ""
         names = {text_of(variable)} if variable else self.expansion.doubt_changed(header)
         outside, before, count = self.expansion.variables, len(self.commands), -1
-        nodes = [*node.children_by_field_name("condition"), *node.children_by_field_name("body")]
+        nodes = node.children_by_field_name("body")
+        if node.type == "while_statement":
+            nodes = [*node.children_by_field_name("condition"), *nodes]
+        ended = self._ways
         while count < len(names):  # again with the variables that were known too well
             count = len(names)
             del self.commands[before:]
             self.expansion.variables = dict(outside)
+            self._ways = {**ended, "break": [], "continue": []}
             for name in names:
                 value = self.expansion.get(name)
                 words = value.words if isinstance(value, Array) else None
                 self.expansion.assign(
                     name, (Unknown(f"${name}", why),) if words is None else Array(words, False)
                 )
-            way = self._way(nodes)
-            names |= {name for name, value in way.variables.items() if (name, value) not in outside.items()}
-        way = way._replace(end=way.end.replace("exit", ""))
-        self._decide([Way(outside), way], why, len(self.commands))
+            ways = [self._way(nodes), *self._ways["break"], *self._ways["continue"]]
+            changes = (item for way in ways for item in way.variables.items())
+            names |= {name for name, value in changes if (name, value) not in outside.items()}
+        self._ways = ended
+        ways = [way._replace(end="return" if way.end == "return" else "") for way in ways]
+        self._decide([Way(outside), *ways], why, len(self.commands))
 
     _for_statement = _while_statement = _c_style_for_statement = _loop
 
     def _do_group(self, node: Node) -> bool | None:
         return self._run(node.children)
-
-    _variable_assignments = _do_group
 
     def _compound_statement(self, node: Node) -> bool | None:
         """Follow ``{ … }``, or calculate ``(( … ))``."""
@@ -276,19 +296,25 @@ class Shell:
     def _test_command(self, node: Node) -> bool | None:
         test = [child for child in node.named_children if child.type != "comment"]
         single = node.children[0].type == "["
-        return self._conditions.holds(test[0], single=single) if len(test) == 1 else None
+        status = self._conditions.holds(test[0], single=single) if len(test) == 1 else None
+        self.expansion.doubt_set(test)  # not each part of a test is evaluated
+        return status
 
     # -- assignments
 
-    def _variable_assignment(self, node: Node) -> bool:
-        self._assign({_name_of(node): self._assigned(node)})
-        return True
+    def _variable_assignment(self, node: Node) -> bool | None:
+        """Follow assignments, which have the status of the last command in them."""
+        for each in [node] if node.type == "variable_assignment" else node.named_children:
+            self._assign({_name_of(each): self._assigned(each)})
+        return None if re.search(r"\$\((?!\()|`", text_of(node)) else True
+
+    _variable_assignments = _variable_assignment
 
     def _assign(self, values: Mapping[str, Value | None], *, local: bool = False) -> None:
         """Set variables, which hide those of the same name if they are local to a function."""
         for name, value in values.items():
             if local:
-                self._calls[-1].hidden.setdefault(name, self.expansion.get(name))
+                [*self._calls.values()][-1].setdefault(name, self.expansion.get(name))
             self.expansion.assign(name, value)
 
     def _assigned(self, node: Node) -> Value:
@@ -302,6 +328,7 @@ class Shell:
         if elements or any(text_of(item).startswith("[") for item in items or ()):
             return (Unknown(f"${name}", _ELEMENTS),)
         earlier = self.expansion.get(name) if any(child.type == "+=" for child in node.children) else None
+        self.expansion.spend(size(earlier))
         if items is None:
             text = self.expansion.text(value) if value else ("",)
             self._note_devices(name, node)
@@ -334,19 +361,31 @@ class Shell:
         self._assign({**bare, **values} if local else values, local=local)
         if kind != "export" and "n" in options:  # names for other variables
             self._skip(node)
-        if kind == "readonly" or (kind != "export" and {*options} & {*_UNSUPPORTED, "r"}):
-            self.expansion.fixed.update(bare, values)
-            for name in {*bare, *values} if {*options} & _UNSUPPORTED else ():
-                self.expansion.assign(name, None)
+        is_unsupported = kind != "export" and not {*options} <= _SUPPORTED
+        for name in {**bare, **values} if is_unsupported else ():
+            self.expansion.fixed[name] = False
+            self.expansion.assign(name, None)
+        if kind == "readonly" or (kind != "export" and "r" in options):
+            self.expansion.fixed.update(dict.fromkeys({**bare, **values}, True))
         return True
 
     def _unset_command(self, node: Node) -> bool:
+        option = ""
         for child in node.named_children:
-            name, bracket, _ = (known(self.expansion.text(child)) or "").partition("[")
-            if text_of(node.named_children[0]) == "-f":
-                self._functions[name] = None
-            else:
-                self.expansion.assign(name, (Unknown(f"${name}", _ELEMENTS),) if bracket else None)
+            word = known(self.expansion.text(child))
+            name, bracket, _ = (word or "").partition("[")
+            if word is None:
+                self.skipped[self._place(node)] = text_of(node)
+            elif word in {"-f", "-v"}:
+                option = word
+            elif word.startswith("-"):
+                self._skip(node)
+            elif option != "-f":
+                self.expansion.assign(name, None)
+                if bracket or self._calls:  # in a function, the variable of a caller may come back
+                    self.expansion.doubt(name, _ELEMENTS)
+            if self.expansion.variables.get(f"{name}()"):
+                self.expansion.doubt(f"{name}()", _ELEMENTS)
         return True
 
     def _note_devices(self, name: str, node: Node) -> None:
@@ -363,55 +402,78 @@ class Shell:
     # -- commands
 
     def _redirected_statement(self, node: Node) -> bool | None:
-        """Follow a statement with redirections."""
+        """Follow a statement with redirections; the grammar has the rest of the line in a here-document."""
         body, redirects = node.child_by_field_name("body"), node.children_by_field_name("redirect")
-        status = None
-        if body:
-            status = self._command(body, redirects) if body.type == "command" else self._statement(body)
-        # The grammar has the rest of the line in a here-document.
-        rest = [child for each in redirects for child in each.named_children]
-        for child in (child for child in rest if child.type in _STATEMENTS):
+        self.expansion.doubt_set(redirects)
+        rest = [
+            child for each in redirects for child in each.named_children if hasattr(self, f"_{child.type}")
+        ]
+        status = self._statement(body) if body else None
+        for child in rest:  # it may set variables, if the command succeeds
             self._way([child])
-            if child.type != "pipeline":  # it may set variables, if the command succeeds
-                self._skip(child)
+            self._skip(child)
         return status
 
-    def _command(self, node: Node, redirects: Sequence[Node] = ()) -> bool | None:
+    def _command(self, node: Node) -> bool | None:
         """Follow a builtin or a function; collect any other command as one that the script starts."""
+        parts = [*node.named_children]
+        if node.parent and node.parent.type == "redirected_statement":
+            parts += node.parent.children_by_field_name("redirect")
         nodes: list[Node] = []
-        for child in (*node.named_children, *redirects):  # the grammar has words behind '> file' in it
-            is_file = child.type == "file_redirect"
-            nodes += child.children_by_field_name("destination")[1:] if is_file else [child]
-        words = self.expansion.words(node for node in nodes if node.type not in _NOT_WORDS)
+        for part in parts:  # the grammar has words behind '> file' and '<<EOF' in it
+            if part.type == "heredoc_redirect":
+                nodes += part.children_by_field_name("argument")
+                parts += part.children_by_field_name("redirect")
+            elif part.type == "file_redirect":
+                nodes += part.children_by_field_name("destination")[1:]
+            elif part.type not in _NOT_WORDS:
+                nodes.append(part)
+        self.expansion.doubt_set(part for part in parts if part.type.endswith("_redirect"))
+        command = self.expansion.words(nodes)
         self._note_devices("the device", node)
-        texts = [word.text for word in words.words]
-        name = known(texts[0]) if texts else ""
-        prefixes = [child for child in node.named_children if child.type == "variable_assignment"]
+        prefixes = [part for part in parts if part.type == "variable_assignment"]
         values = {_name_of(prefix): self._assigned(prefix) for prefix in prefixes}
-        if name in self._functions:
-            self._call(name, Array(words.words[1:], words.sure), values, node)
+        if not command.words:
+            self._assign(values)
             return None
+        names = [known(word.text) for word in command.words]
+        at = next((at for at, name in enumerate(names) if name not in _PREFIXES), -1)
+        name, words = names[at], command.words[at + 1 :]
+        shown = " ".join(written(word.text) for word in command.words[at:])
+        is_function = self.expansion.variables.get(f"{name}()") is not None
         match name:
+            case str() if is_function and not at:
+                self._call(name, Array(words, command.sure), values, node)
             case "true" | "false" | ":":
                 return name != "false"
-            case "exit" | "return" if name == "exit" or self._calls:
+            case "exit" | "return" | "break" | "continue" if name == "exit" or (
+                name in self._ways and not words
+            ):
                 self._end = name
-            case "eval":
-                self._eval(words.words[1:], node)
-            case "set" | "shift":
-                if "--" in map(known, texts) or (name == "shift" and self._calls):
-                    self.expansion.doubt("@", Cause("'set --' and 'shift' are not followed"))
-            case "read" | "mapfile" | "readarray" | "getopts" | "let" | "printf":
-                for text in texts[1:] if name != "printf" or ("-v",) in texts else ():
-                    variable = (known(text) or "").partition("=")[0].rstrip("+-*/% ")
+            case "eval" if not values:
+                self._eval(words, node)
+            case "set" | "shift" if shown.startswith("set -- ") or (name == "shift" and self._calls):
+                self.expansion.doubt("@", Cause("'set --' and 'shift' are not followed"))
+            case "read" | "mapfile" | "readarray" | "getopts" | "let" if (
+                command.sure and not _ATTACHED.search(shown)
+            ):
+                for variable in re.findall(r"[A-Za-z_]\w*", shown):
                     self.expansion.doubt(variable, Cause(f"${variable} is set when the script runs"))
             case "source" | ".":
-                self.skipped[self._place(node)] = " ".join(map(written, texts[1:]))
-            case "shopt" if {("nocasematch",), ("lastpipe",), ("expand_aliases",)} & set(texts):
+                self.skipped[self._place(node)] = shown.partition(" ")[2]
+            case "set" | "trap" if _SET.fullmatch(shown) or (name == "trap" and {*names[at + 2 :]} <= _ENDS):
+                pass
+            case _ if (
+                name in _MAY_SET
+                or shown.startswith("printf -v")
+                or (at and (is_function or "=" in (name or "")))
+            ):
                 self._skip(node)
-            case _ if texts:
-                self.commands.append(Command(words.words))
-                status = succeeds_on_gpus(" ".join(map(written, texts)))
+            case _:
+                self.commands.append(Command(command.words))
+                status = succeeds_on_gpus(" ".join(written(word.text) for word in command.words))
+                for variable in values if name is None else ():  # the words may vanish
+                    self.expansion.doubt(variable, _ELEMENTS)
                 if status is not None:
                     remedy = "for another device, replace the condition with its other branch"
                     place, message = self._place(node), "the device is assumed to be a GPU"
@@ -420,28 +482,29 @@ class Shell:
         return None
 
     def _call(self, name: str, arguments: Array, prefix: Mapping[str, Value], node: Node) -> None:
-        """Follow a call of a function, unless its body is unknown."""
-        body = self._functions[name]
-        if body is None:
+        """Follow a call of a function, unless its body is unknown or calls it."""
+        source = self.expansion.variables[f"{name}()"]
+        body = self._bodies.get(written(source)) if isinstance(source, tuple) else None
+        if body is None or name in self._calls:
             self._skip(node)
             return
-        call = Call({}, [])
-        self._calls.append(call)
-        self._functions[name] = None  # recursion is not followed
+        outside, self._ways = self._ways, {"return": []}
+        self._calls[name] = {}
         self._assign({"@": arguments, **prefix}, local=True)
         self._statement(body)
-        self._functions[name] = body
-        self._calls.pop()
-        ways = [*call.returns, Way(self.expansion.variables, self._end)]
+        hidden = self._calls.pop(name)
+        ways = [*self._ways["return"], Way(self.expansion.variables, self._end)]
+        self._ways, self._end = outside, ""
         for number, way in enumerate(ways):
-            ways[number] = Way({**way.variables, **call.hidden}, way.end.replace("return", ""))
-        self._end = ""
+            self.expansion.spend(len(way.variables))
+            ways[number] = Way({**way.variables, **hidden}, way.end.replace("return", ""))
         self._join(ways, Cause(f"the function {name} returns at several places"))
 
     def _eval(self, words: Sequence[Word], node: Node) -> None:
         """Expand and follow the words of ``eval`` once more."""
         text = ""
         is_known = True
+        words = words[1:] if words and words[0].text == ("--",) else words
         for number, piece in enumerate(piece for word in words for piece in (*word.text, " ")):
             if isinstance(piece, Unknown):
                 is_known = False
@@ -458,8 +521,11 @@ class Shell:
 
     def _function_definition(self, node: Node) -> None:
         name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
-        # A function with two definitions is not followed.
-        self._functions[name] = body if self._functions.get(name, body) == body else None
+        if body is None or name in _MAY_SET:
+            self._skip(node)
+            return
+        self._bodies[text_of(body)] = body
+        self.expansion.assign(f"{name}()", (text_of(body),))
 
 
 def _name_of(assignment: Node) -> str:

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 #: The maximum number of characters that a script may expand to, including a cost per step.
 MAX_TOTAL = 1_000_000
 
-#: Variables that every shell sets, so that defaults for them are never used.
+#: Variables that every shell has, so that defaults for them are never used.
 ALWAYS_SET = frozenset({
-    "BASH", "EUID", "GROUPS", "HOME", "HOSTNAME", "HOSTTYPE", "IFS", "LINENO", "LOGNAME", "MACHTYPE",
-    "OLDPWD", "PATH", "PPID", "PWD", "RANDOM", "SECONDS", "SHELL", "SHELLOPTS", "SHLVL", "UID", "USER",
+    "HOME", "HOSTNAME", "HOSTTYPE", "IFS", "LOGNAME", "MACHTYPE", "OSTYPE", "PATH", "PS4", "SHELL", "TERM", "USER",
+})  # fmt: skip
+#: Variables that bash changes, besides those whose names begin with BASH.
+_OF_BASH = frozenset({
+    "COLUMNS", "COMP_WORDBREAKS", "COPROC", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME",
+    "GROUPS", "HISTCMD", "LINENO", "LINES", "MAPFILE", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "PIPESTATUS", "PPID",
+    "PWD", "RANDOM", "REPLY", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID", "_",
 })  # fmt: skip
 _COMMAND = Cause("the output of a command is unknown")
 _FORM = Cause("this form of expansion is not supported")
@@ -36,9 +41,19 @@ _SPLIT = Cause("bash splits it at the characters in $IFS")
 
 _BASH = Language(tree_sitter_bash.language())
 _PARSER = Parser(_BASH)
-#: A line that ends with a backslash inside a word, the next line, and the end of that.
-_CONTINUED = re.compile(rb"^([^#\n]*[^\s\\#])\\\n(\S[^\n]*?)((?:[ \t]\\|(?<!\\))\n)", re.MULTILINE)
-_FAULTS = Query(_BASH, '(concatenation "$" @sign) (command (variable_assignment) @assignment)')
+#: Faults of the grammar, and the nodes in whose text a backslash may have another meaning.
+_FAULTS = Query(
+    _BASH,
+    '(concatenation "$" @sign)'
+    " (command [(variable_assignment) (file_redirect) (herestring_redirect)] @before)"
+    " [(string) (raw_string) (ansi_c_string) (heredoc_body) (comment)] @text",
+)
+#: A word of one blank, an escaped character, line ends inside a word, other line ends, and characters that only
+#: the grammar takes for blanks.
+_REWRITTEN = re.compile(
+    rb"(?P<blank>(?<=[ \t])\\[ \t](?=[ \t]*\n))|\\[^\n]|(?P<inside>(?<=\S)(?:\\\n)+(?!\s|\\\n|\Z))"
+    rb"|(?P<end>[ \t]?\\\n|\n)|(?P<other>[\v\f\r]|\xef\xbb\xbf)"
+)
 #: The maximum number of times that a script is parsed.
 _MAX_PASSES = 20
 _BLANKS = re.compile(r"([ \t\n]+)")
@@ -51,11 +66,14 @@ _PARAMETER = re.compile(
     r"(?:\[(?P<index>[^\]]*)\])?(?P<operator>:?[-=+?])?",
     re.ASCII,
 )
-_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18}|0[xX][0-9a-fA-F]{1,15})")
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 #: The names of variables that arithmetic changes.
 _CHANGED = re.compile(
-    r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
+    r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^:]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
+
+#: Expansions that may set variables.
+_SETS = re.compile(r"\$\{\w+:?=|\$\(\(.*?\)\)|\$\[.*?\]", re.DOTALL)
 
 #: Commands that detect the device; the script is assumed to run on GPUs.
 _PROBE = re.compile(
@@ -101,24 +119,46 @@ def parse(text: str) -> Node:
 
     The text is changed where the grammar fails, with the same lines: it ends a word such as ``$A/b$C/d`` at
     the second variable, but not at ``${C}``, and at a backslash before a line end; it joins a line of several
-    assignments to the next command; it overlooks a word of one blank, and a backslash at the end of the text.
+    assignments to the next command; it overlooks a word of one blank, and a backslash at the end of the text;
+    it ends a word at a form feed.
     """
-    text = re.sub(r"(?<=[ \t])\\[ \t](?=[ \t]*\n)", "''", text)
-    source = re.sub(r"\\\s*\Z", "", text).encode()
+    source = re.sub(r"(?<!\\)((?:\\\\)*)\\\n*\Z", r"\1", text).encode()
     for _ in range(_MAX_PASSES):
         root = _PARSER.parse(source).root_node
-        faults = [node for nodes in QueryCursor(_FAULTS).captures(root).values() for node in nodes]
-        better = _CONTINUED.sub(rb"\1\2\3\3", source)
+        nodes = QueryCursor(_FAULTS).captures(root)
+        better = _rewritten(source, nodes.pop("text", []))
+        faults = [node for each in nodes.values() for node in each]
         for node in sorted(faults, key=lambda node: -node.end_byte) if better == source else ():
-            before, after = better[: node.end_byte], better[node.end_byte :]
+            at, after = node.end_byte, better[node.end_byte :]
             if name := re.match(rb"[A-Za-z_]\w*", after) if node.type == "$" else None:
-                better = before + b"{" + name[0] + b"}" + after[name.end() :]
+                better = better[:at] + b"{" + name[0] + b"}" + after[name.end() :]
             elif node.type != "$" and re.match(rb"[ \t]*(#[^\n]*)?\n", after):
-                better = before + b";" + after
+                at = at if node.type == "variable_assignment" else node.start_byte
+                better = better[:at] + b";" + better[at:]
         if better == source:
             return root
         source = better
     raise TooMuchError("the script has too many words that the grammar of bash does not know")
+
+
+def _rewritten(source: bytes, texts: Iterable[Node]) -> bytes:
+    """Rewrite what the grammar misreads of one line end or blank, but not inside ``texts``."""
+    is_text = bytearray(len(source))
+    for node in texts:
+        is_text[node.start_byte : node.end_byte] = b"\1" * (node.end_byte - node.start_byte)
+    missing = 0  # line ends, until the next one outside a word
+
+    def rewrite(match: re.Match[bytes]) -> bytes:
+        nonlocal missing
+        kind = "" if is_text[match.start()] else match.lastgroup
+        times = 1
+        if kind == "inside":
+            missing, times = missing + match[0].count(b"\n"), 0
+        elif kind == "end":
+            missing, times = 0, missing + 1
+        return {"blank": b"''", "other": b'$""'}.get(kind or "", match[0] * times)
+
+    return _REWRITTEN.sub(rewrite, source)
 
 
 def text_of(node: Node | None) -> str:
@@ -133,7 +173,8 @@ class Expansion:
         variables: the variables by name; None if unset. ``@`` has the arguments of a function; it is missing
             outside functions, because the script's arguments are unknown.
         asked: the names of variables that the script reads from its environment.
-        fixed: variables whose assignments are not followed, because of the options they are declared with.
+        fixed: variables whose assignments are not followed, because of the options they are declared with;
+            True for those whose assignment ends a command.
         lost: why every variable is unknown from here on; None as long as they are not.
         devices: the commands so far whose output names the device.
         place_of: returns the place of a node.
@@ -142,7 +183,7 @@ class Expansion:
     def __init__(self, environment: Mapping[str, str], place_of: Callable[[Node], Location]) -> None:
         self.variables: dict[str, Value | None] = {}
         self.asked: set[str] = set()
-        self.fixed: set[str] = set()
+        self.fixed: dict[str, bool] = {}
         self.lost: Cause | None = None
         self.devices: list[str] = []
         self.place_of = place_of
@@ -158,21 +199,23 @@ class Expansion:
         """
         self._left -= amount
         if self._left < 0:
-            raise TooMuchError("the script expands to too much text")
+            raise TooMuchError("the script needs too many steps")
 
     def get(self, name: str) -> Value | None:
         """Return the value of a variable; None if unset."""
-        if self.lost:
-            return (Unknown(f"${name}", self.lost),)
-        if name in self.variables:
-            return self.variables[name]
+        if self.lost or name in _OF_BASH or name.startswith("BASH"):
+            return (Unknown(f"${name}", self.lost or Cause(f"bash sets ${name}")),)
+        if name in self.variables or not name.isidentifier():
+            return self.variables.get(name)
         self.asked.add(name)
         return (self._environment[name],) if name in self._environment else None
 
     def assign(self, name: str, value: Value | None) -> None:
         """Set a variable; None removes it."""
         if name in self.fixed:
-            value = (Unknown(f"${name}", Cause(f"${name} is declared with options that are not supported")),)
+            why = Cause(f"${name} is declared with options that are not supported")
+            self.lost = self.lost or (why if self.fixed[name] else None)
+            value = (Unknown(f"${name}", why),)
         self.variables[name] = value
 
     def doubt(self, name: str, why: Cause) -> None:
@@ -185,6 +228,12 @@ class Expansion:
         for name in names:
             self.doubt(name, Cause(f"${name} is calculated when the script runs"))
         return names
+
+    def doubt_set(self, nodes: Iterable[Node]) -> None:
+        """Make the variables unknown that expansions set inside nodes that are not followed."""
+        for node in nodes:
+            for source in _SETS.findall(text_of(node)):
+                self.doubt_changed(source)
 
     # -- words
 
@@ -201,7 +250,7 @@ class Expansion:
             for run in _runs(self._split(pieces)):
                 text = self._joined(run)
                 parts = (known((piece.content or "",)) or "" for piece in run if piece.kind != "quoted")
-                if not split_key(text)[0] and {"*", "?"} & {*"".join(parts)}:
+                if (self.lost or not split_key(text)[0]) and {"*", "?"} & {*"".join(parts)}:
                     text, self._sure = (Unknown(written(text), _FILES),), False
                 words.append(Word(text, next((piece.place for piece in run if piece.place), place)))
         return Array(tuple(words), self._sure)
@@ -215,7 +264,9 @@ class Expansion:
         """Return a pattern of ``case`` as a regular expression; None if it is unknown or not supported."""
         pattern = ""
         for content, kind, _ in self._pieces(node, "plain"):
-            if not isinstance(content, str) or (kind != "quoted" and re.search(r"[][()\\'\"$!^{}]", content)):
+            if not isinstance(content, str) or (
+                kind != "quoted" and re.search(r"[][()\\'\"$!^{}~]", content)
+            ):
                 return None
             escaped = re.escape(content)
             pattern += escaped if kind == "quoted" else escaped.replace(r"\*", ".*").replace(r"\?", ".")
@@ -308,9 +359,11 @@ class Expansion:
         match = _PARAMETER.match(source)
         if not match or (source[match.end() :] not in {"", "}"} and not match["operator"]):
             self._sure = self._sure and not re.match(r"\$\{[!#]?(?:\w+\[)?[@*]", source)
+            self.doubt_changed(re.sub(r"^[^\[:]*", "", source))
             yield Piece(Unknown(source, _FORM), kind)
             return
         name, index, operator = match["name"], match["index"], match["operator"] or ""
+        self.doubt_changed(index or "")
         value = self._lookup(name, index, source)
         missing = value is None or (operator[:1] == ":" and is_empty(value))
         if match["length"]:
@@ -356,7 +409,7 @@ class Expansion:
             index = str(int(name) - 1)
         else:
             value = self.get(name)
-            if value is None and (name in ALWAYS_SET or not name.isidentifier() or name.startswith("BASH_")):
+            if value is None and (name in ALWAYS_SET or not name.isidentifier()):
                 return (Unknown(source, _unset(name)),)
         if value is None or (index is None and isinstance(value, tuple)):
             return value
@@ -440,12 +493,13 @@ def first_error(node: Node) -> Node | None:
 
 
 def read_number(text: str) -> int | None:
-    """Parse a whole number of a shell, where empty text is 0; return None for other text.
+    """Parse a decimal number of a shell, where empty text is 0; return None for other text.
 
-    >>> [read_number(text) for text in ("-8", "10", "0x1F", "010", "1e3", "")]
-    [-8, 10, 31, None, None, 0]
+    >>> [read_number(text) for text in ("-8", "10", "0x1F", "010", "1e3", " ")]
+    [-8, 10, None, None, None, 0]
     """
-    return int(text or "0", 0) if _NUMBER.fullmatch(text.strip() or "0") else None
+    text = text.strip(" \t\n") or "0"
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def _whole(text: Text, source: str) -> int:
@@ -474,6 +528,9 @@ _OPERATORS: dict[str, Callable[[int, int], int]] = {
 
 def _literal(source: str, kind: Kind) -> Iterator[Piece]:
     """Yield the pieces of literal text; escaped characters are quoted."""
+    if {"$", "`"} & {*_ESCAPE.sub("", source)}:
+        yield Piece(Unknown(source, _FORM), "quoted" if kind == "quoted" else "split")
+        return
     if kind == "quoted":
         source = _QUOTED_ESCAPE.sub(lambda match: match[1].strip("\n"), source)
     for number, part in enumerate([source] if kind == "quoted" else _ESCAPE.split(source)):
@@ -496,7 +553,9 @@ def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 def is_empty(value: Value) -> bool | None:
     """Return whether a value has no characters or no words; None if that depends on unknown parts."""
     if isinstance(value, Array):
-        return None if not value.sure else not any(word.text != ("",) for word in value.words)
+        if not value.sure or len(value.words) > 1:
+            return False if value.sure else None
+        value = value.words[0].text if value.words else ()
     if any(piece for piece in value if isinstance(piece, str)):
         return False
     return None if cause_of(value) else True
