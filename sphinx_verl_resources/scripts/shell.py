@@ -13,15 +13,25 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ..diagnostics import Diagnostic, Location, warning
 from .conditions import Conditions, negated
 from .values import Array, Cause, Unknown, Word, as_array, joined, known, size, split_key, written
-from .words import Expansion, TooMuchError, first_error, output_on_gpus, parse, succeeds_on_gpus, text_of
+from .words import (
+    WORDS,
+    Expansion,
+    TooMuchError,
+    first_error,
+    output_on_gpus,
+    parse,
+    succeeds_on_gpus,
+    text_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tree_sitter import Node
 
     from .values import Value
 
+    Variables: TypeAlias = dict[str, Value | None]
     #: A function that returns whether a branch is taken, and the statements of the branch.
     Branch: TypeAlias = tuple[Callable[[], bool | None], list[Node]]
 
@@ -34,17 +44,8 @@ _SUPPORTED = frozenset("-+agrxfFpt")
 _SET = re.compile(r"set(?: [-+][aefhmuvxCET]*(?:o [a-mo-z]\w+)?)*")
 #: An option of ``read`` with its value in the same word.
 _ATTACHED = re.compile(r" -[erst]*[^\serst]\S")
-#: Words that leave the builtin in the next word as it is.
-_PREFIXES = frozenset({"command", "builtin", "time", "-p", "--"})
-#: Signals that end a script, so that a ``trap`` sets nothing that matters.
-_ENDS = frozenset("EXIT INT TERM HUP QUIT SIGINT SIGTERM SIGHUP SIGQUIT 0 1 2 3 15".split())
-#: Keywords and builtins that may set variables or change how bash reads the script. Only some forms of them are
-#: followed; other builtins set nothing.
-_MAY_SET = frozenset(
-    "! bind break case compgen continue coproc declare do done elif else enable esac eval export fc fi for function"
-    " getopts if in let local mapfile read readarray readonly select set shopt then trap typeset unset until while"
-    " { } [[ ]]".split()
-)
+#: A default that an expansion assigns.
+_DEFAULT = re.compile(r"\$\{\w+:?=")
 _REMEDY = "close each quote, bracket, if, do and case; if bash accepts the script, simplify this line"
 
 
@@ -63,7 +64,7 @@ class Command(NamedTuple):
 class Way(NamedTuple):
     """The variables at the end of a way through the script; ``end`` is the builtin that ends it, or empty."""
 
-    variables: dict[str, Value | None]
+    variables: Variables
     end: str = ""
     status: bool | None = None
 
@@ -85,13 +86,9 @@ class Shell:
         self.expansion = Expansion(environment, self._place)
         self._path = path
         self._conditions = Conditions(self.expansion)
-        self._bodies: dict[
-            str, Node
-        ] = {}  # of functions, by their text, which is the value of the variable "f()"
-        self._calls: dict[
-            str, dict[str, Value | None]
-        ] = {}  # the values that local variables hide, by function
-        self._ways: dict[str, list[Way]] = {}  # the ways that end the function or loop, by the builtin
+        self._bodies: dict[str, Node] = {}  # of functions, by their text: the value of the variable "NAME()"
+        self._calls: dict[str, Variables] = {}  # what the local variables of each function hide
+        self._ways: dict[str, list[Way]] = {}  # those that end the function or the loop, by the builtin
         self._end = ""
         self._inside: Location | None = None  # of the command eval, for the commands in its text
         self._lines: list[bytes] = []
@@ -142,6 +139,8 @@ class Shell:
 
     def _statement(self, node: Node) -> bool | None:
         self.expansion.spend(10)  # besides the characters that it expands to
+        if node.type in {"test_command", "redirected_statement"} and _DEFAULT.search(text_of(node)):
+            self._skip(node)  # not each of their expansions is followed
         method: Callable[[Node], bool | None] = getattr(self, f"_{node.type}", self._skip)
         return method(node)
 
@@ -155,8 +154,14 @@ class Shell:
         self.expansion.variables, self._end = before, ""
         return way
 
-    def _join(self, ways: list[Way], why: Cause) -> None:
-        """Go on with the variables of alternative ways; those that end the script are ignored."""
+    def _join(self, ways: list[Way], why: Cause, before: int) -> None:
+        """Go on with the variables of alternative ways; those that end the script are ignored.
+
+        Args:
+            ways: the ways.
+            why: the cause that decides between them.
+            before: the number of commands before them.
+        """
         for way in ways:
             self._ways.get(way.end, []).append(way)
         going = [way.variables for way in ways if not way.end]
@@ -167,10 +172,6 @@ class Shell:
             values = [way[name] if name in way else self.expansion.get(name) for way in going]
             self.expansion.spend(len(values) + sum(map(size, values)))
             self.expansion.variables[name] = joined(name, values, why)
-
-    def _decide(self, ways: list[Way], why: Cause, before: int) -> None:
-        """Join ways; ``why`` decides between them, and their commands begin at ``before``."""
-        self._join(ways, why)
         if len(ways) > 1:
             self.commands[before:] = [command._replace(doubt=why) for command in self.commands[before:]]
 
@@ -193,7 +194,7 @@ class Shell:
         way = self._way([second])
         # The script is read for its training: it is assumed to go on.
         ways = [way] if status is not None and way.end != "exit" else [Way(self.expansion.variables), way]
-        self._decide(ways, self._condition(first, tested), before)
+        self._join(ways, self._condition(first, tested), before)
         # An unknown chain fails after a failing '&&' part and succeeds after a succeeding '||' part.
         return way.status if status is not None or way.status == (not is_and) else None
 
@@ -213,7 +214,7 @@ class Shell:
                 break
         else:
             ways.append(self._way(otherwise))
-        self._decide(ways, self._condition(node, tested), before)
+        self._join(ways, self._condition(node, tested), before)
 
     def _if_statement(self, node: Node) -> None:
         branches: list[Branch] = []
@@ -232,11 +233,11 @@ class Shell:
         subject = self.expansion.text(value) if value else ("",)
         self._note_devices("the device", node)
         branches: list[Branch] = []
-        falls = False
         for item in (child for child in node.named_children if child.type == "case_item"):
             patterns = item.children_by_field_name("value")
-            falls = falls or item.child_by_field_name("fallthrough") is not None
-            decide = (lambda: None) if falls else partial(self._conditions.fits, subject, patterns)
+            if item.child_by_field_name("fallthrough"):
+                self._skip(item)
+            decide = partial(self._conditions.fits, subject, patterns)
             branches.append((decide, [child for child in item.children if child not in patterns]))
         self._choose(branches, [], node)
 
@@ -259,29 +260,28 @@ class Shell:
             self._ways = {**ended, "break": [], "continue": []}
             for name in names:
                 value = self.expansion.get(name)
-                words = value.words if isinstance(value, Array) else None
-                self.expansion.assign(
-                    name, (Unknown(f"${name}", why),) if words is None else Array(words, False)
-                )
+                if isinstance(value, Array):
+                    self.expansion.assign(name, Array(value.words, sure=False))
+                else:
+                    self.expansion.doubt(name, why)
             ways = [self._way(nodes), *self._ways["break"], *self._ways["continue"]]
             changes = (item for way in ways for item in way.variables.items())
             names |= {name for name, value in changes if (name, value) not in outside.items()}
         self._ways = ended
         ways = [way._replace(end="return" if way.end == "return" else "") for way in ways]
-        self._decide([Way(outside), *ways], why, len(self.commands))
+        self._join([Way(outside), *ways], why, len(self.commands))
 
     _for_statement = _while_statement = _c_style_for_statement = _loop
 
-    def _do_group(self, node: Node) -> bool | None:
-        return self._run(node.children)
-
     def _compound_statement(self, node: Node) -> bool | None:
         """Follow ``{ … }``, or calculate ``(( … ))``."""
-        if node.children[0].type == "{":
+        if node.children[0].type != "((":
             return self._run(node.children)
         value = self.expansion.calculate(node)
         self._conditions.tested += value.cause.names if isinstance(value, Unknown) else ()
         return value != "0" if isinstance(value, str) else None
+
+    _do_group = _compound_statement
 
     def _negated_command(self, node: Node) -> bool | None:
         return negated(self._run(node.named_children))
@@ -296,9 +296,7 @@ class Shell:
     def _test_command(self, node: Node) -> bool | None:
         test = [child for child in node.named_children if child.type != "comment"]
         single = node.children[0].type == "["
-        status = self._conditions.holds(test[0], single=single) if len(test) == 1 else None
-        self.expansion.doubt_set(test)  # not each part of a test is evaluated
-        return status
+        return self._conditions.holds(test[0], single=single) if len(test) == 1 else None
 
     # -- assignments
 
@@ -340,8 +338,8 @@ class Shell:
     def _declaration_command(self, node: Node) -> bool:
         """Follow ``export``, ``readonly``, ``local``, ``declare`` or ``typeset``."""
         kind, options = node.children[0].type, ""
-        values: dict[str, Value | None] = {}
-        bare: dict[str, Value | None] = {}
+        values: Variables = {}
+        bare: Variables = {}
         for child in node.named_children:
             text = self.expansion.text(child) if child.type not in {"variable_assignment", "comment"} else ()
             name, value = split_key(text)
@@ -359,33 +357,20 @@ class Shell:
             return False
         local = kind not in {"export", "readonly"} and bool(self._calls) and "g" not in options
         self._assign({**bare, **values} if local else values, local=local)
-        if kind != "export" and "n" in options:  # names for other variables
+        if kind != "export" and not {*options} <= _SUPPORTED:
             self._skip(node)
-        is_unsupported = kind != "export" and not {*options} <= _SUPPORTED
-        for name in {**bare, **values} if is_unsupported else ():
-            self.expansion.fixed[name] = False
-            self.expansion.assign(name, None)
-        if kind == "readonly" or (kind != "export" and "r" in options):
-            self.expansion.fixed.update(dict.fromkeys({**bare, **values}, True))
+        if kind == "readonly" or "r" in options:
+            self.expansion.fixed |= bare.keys() | values.keys()
         return True
 
     def _unset_command(self, node: Node) -> bool:
-        option = ""
         for child in node.named_children:
-            word = known(self.expansion.text(child))
-            name, bracket, _ = (word or "").partition("[")
-            if word is None:
+            name = known(self.expansion.text(child))
+            if name is None:
                 self.skipped[self._place(node)] = text_of(node)
-            elif word in {"-f", "-v"}:
-                option = word
-            elif word.startswith("-"):
-                self._skip(node)
-            elif option != "-f":
-                self.expansion.assign(name, None)
-                if bracket or self._calls:  # in a function, the variable of a caller may come back
-                    self.expansion.doubt(name, _ELEMENTS)
-            if self.expansion.variables.get(f"{name}()"):
-                self.expansion.doubt(f"{name}()", _ELEMENTS)
+                continue
+            for each in {name.partition("[")[0], f"{name}()"} & {*self.expansion.variables}:
+                self.expansion.doubt(each, Cause(f"unset may unset ${name}"))
         return True
 
     def _note_devices(self, name: str, node: Node) -> None:
@@ -404,7 +389,6 @@ class Shell:
     def _redirected_statement(self, node: Node) -> bool | None:
         """Follow a statement with redirections; the grammar has the rest of the line in a here-document."""
         body, redirects = node.child_by_field_name("body"), node.children_by_field_name("redirect")
-        self.expansion.doubt_set(redirects)
         rest = [
             child for each in redirects for child in each.named_children if hasattr(self, f"_{child.type}")
         ]
@@ -428,7 +412,6 @@ class Shell:
                 nodes += part.children_by_field_name("destination")[1:]
             elif part.type not in _NOT_WORDS:
                 nodes.append(part)
-        self.expansion.doubt_set(part for part in parts if part.type.endswith("_redirect"))
         command = self.expansion.words(nodes)
         self._note_devices("the device", node)
         prefixes = [part for part in parts if part.type == "variable_assignment"]
@@ -437,7 +420,7 @@ class Shell:
             self._assign(values)
             return None
         names = [known(word.text) for word in command.words]
-        at = next((at for at, name in enumerate(names) if name not in _PREFIXES), -1)
+        at = next((at for at, name in enumerate(names) if name not in WORDS["prefixes"]), -1)
         name, words = names[at], command.words[at + 1 :]
         shown = " ".join(written(word.text) for word in command.words[at:])
         is_function = self.expansion.variables.get(f"{name}()") is not None
@@ -461,10 +444,12 @@ class Shell:
                     self.expansion.doubt(variable, Cause(f"${variable} is set when the script runs"))
             case "source" | ".":
                 self.skipped[self._place(node)] = shown.partition(" ")[2]
-            case "set" | "trap" if _SET.fullmatch(shown) or (name == "trap" and {*names[at + 2 :]} <= _ENDS):
+            case "set" | "trap" if _SET.fullmatch(shown) or (
+                name == "trap" and {*names[at + 2 :]} <= {*WORDS["signals"]}
+            ):
                 pass
             case _ if (
-                name in _MAY_SET
+                name in WORDS["may_set"]
                 or shown.startswith("printf -v")
                 or (at and (is_function or "=" in (name or "")))
             ):
@@ -498,13 +483,12 @@ class Shell:
         for number, way in enumerate(ways):
             self.expansion.spend(len(way.variables))
             ways[number] = Way({**way.variables, **hidden}, way.end.replace("return", ""))
-        self._join(ways, Cause(f"the function {name} returns at several places"))
+        self._join(ways, Cause(f"the function {name} returns at several places"), len(self.commands))
 
     def _eval(self, words: Sequence[Word], node: Node) -> None:
         """Expand and follow the words of ``eval`` once more."""
         text = ""
         is_known = True
-        words = words[1:] if words and words[0].text == ("--",) else words
         for number, piece in enumerate(piece for word in words for piece in (*word.text, " ")):
             if isinstance(piece, Unknown):
                 is_known = False
@@ -520,10 +504,9 @@ class Shell:
         self._inside = outside
 
     def _function_definition(self, node: Node) -> None:
-        name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
-        if body is None or name in _MAY_SET:
+        name, (body,) = text_of(node.child_by_field_name("name")), node.children_by_field_name("body")
+        if name in WORDS["may_set"]:
             self._skip(node)
-            return
         self._bodies[text_of(body)] = body
         self.expansion.assign(f"{name}()", (text_of(body),))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import tree_sitter_bash
 from tree_sitter import Language, Parser, Query, QueryCursor
 
 from ..diagnostics import Location
+from ..strict_yaml import read_yaml
 from .values import Array, Cause, Unknown, Word, as_array, cause_of, known, split_key, written
 
 if TYPE_CHECKING:
@@ -22,22 +24,13 @@ if TYPE_CHECKING:
 #: The maximum number of characters that a script may expand to, including a cost per step.
 MAX_TOTAL = 1_000_000
 
-#: Variables that every shell has, so that defaults for them are never used.
-ALWAYS_SET = frozenset({
-    "HOME", "HOSTNAME", "HOSTTYPE", "IFS", "LOGNAME", "MACHTYPE", "OSTYPE", "PATH", "PS4", "SHELL", "TERM", "USER",
-})  # fmt: skip
-#: Variables that bash changes, besides those whose names begin with BASH.
-_OF_BASH = frozenset({
-    "COLUMNS", "COMP_WORDBREAKS", "COPROC", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME",
-    "GROUPS", "HISTCMD", "LINENO", "LINES", "MAPFILE", "OLDPWD", "OPTARG", "OPTERR", "OPTIND", "PIPESTATUS", "PPID",
-    "PWD", "RANDOM", "REPLY", "SECONDS", "SHELLOPTS", "SHLVL", "SRANDOM", "UID", "_",
-})  # fmt: skip
+#: Words with a meaning of their own in bash, by meaning.
+WORDS = read_yaml(Path(__file__).with_name("bash.yaml").read_bytes()).data
 _COMMAND = Cause("the output of a command is unknown")
 _FORM = Cause("this form of expansion is not supported")
 _SEVERAL = Cause("bash expands the unquoted braces to several words")
 _FILES = Cause("bash expands it to the names of files")
 _DIRECTORY = Cause("bash replaces ~ with a directory")
-_SPLIT = Cause("bash splits it at the characters in $IFS")
 
 _BASH = Language(tree_sitter_bash.language())
 _PARSER = Parser(_BASH)
@@ -72,9 +65,6 @@ _CHANGED = re.compile(
     r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^:]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
 
-#: Expansions that may set variables.
-_SETS = re.compile(r"\$\{\w+:?=|\$\(\(.*?\)\)|\$\[.*?\]", re.DOTALL)
-
 #: Commands that detect the device; the script is assumed to run on GPUs.
 _PROBE = re.compile(
     r"\b(?:torch_npu|npu-smi|nvidia-smi|rocm-smi|get_device_name|is_(?:npu|cuda)_available|torch\.cuda)\b"
@@ -94,10 +84,6 @@ Kind = Literal["plain", "quoted", "operand", "split"]
 
 class TooMuchError(Exception):
     """A script that expands to too much text; reading stops."""
-
-
-class UncountableError(Exception):
-    """Arithmetic without a known value; the argument is the cause."""
 
 
 class Piece(NamedTuple):
@@ -173,8 +159,7 @@ class Expansion:
         variables: the variables by name; None if unset. ``@`` has the arguments of a function; it is missing
             outside functions, because the script's arguments are unknown.
         asked: the names of variables that the script reads from its environment.
-        fixed: variables whose assignments are not followed, because of the options they are declared with;
-            True for those whose assignment ends a command.
+        fixed: the variables whose assignment fails, which ends a command.
         lost: why every variable is unknown from here on; None as long as they are not.
         devices: the commands so far whose output names the device.
         place_of: returns the place of a node.
@@ -183,7 +168,7 @@ class Expansion:
     def __init__(self, environment: Mapping[str, str], place_of: Callable[[Node], Location]) -> None:
         self.variables: dict[str, Value | None] = {}
         self.asked: set[str] = set()
-        self.fixed: dict[str, bool] = {}
+        self.fixed = {"IFS"}  # an assignment to this one changes how words are split
         self.lost: Cause | None = None
         self.devices: list[str] = []
         self.place_of = place_of
@@ -203,7 +188,7 @@ class Expansion:
 
     def get(self, name: str) -> Value | None:
         """Return the value of a variable; None if unset."""
-        if self.lost or name in _OF_BASH or name.startswith("BASH"):
+        if self.lost or name in WORDS["bash_sets"] or name.startswith("BASH"):
             return (Unknown(f"${name}", self.lost or Cause(f"bash sets ${name}")),)
         if name in self.variables or not name.isidentifier():
             return self.variables.get(name)
@@ -212,10 +197,8 @@ class Expansion:
 
     def assign(self, name: str, value: Value | None) -> None:
         """Set a variable; None removes it."""
-        if name in self.fixed:
-            why = Cause(f"${name} is declared with options that are not supported")
-            self.lost = self.lost or (why if self.fixed[name] else None)
-            value = (Unknown(f"${name}", why),)
+        if name in self.fixed and not self.lost:
+            self.lost = Cause(f"the script sets ${name}")
         self.variables[name] = value
 
     def doubt(self, name: str, why: Cause) -> None:
@@ -228,12 +211,6 @@ class Expansion:
         for name in names:
             self.doubt(name, Cause(f"${name} is calculated when the script runs"))
         return names
-
-    def doubt_set(self, nodes: Iterable[Node]) -> None:
-        """Make the variables unknown that expansions set inside nodes that are not followed."""
-        for node in nodes:
-            for source in _SETS.findall(text_of(node)):
-                self.doubt_changed(source)
 
     # -- words
 
@@ -290,9 +267,6 @@ class Expansion:
                 self._sure = False
             if not isinstance(content, str) or piece.kind in {"plain", "quoted"}:
                 yield piece
-            elif content and "IFS" in self.variables:
-                self._sure = False
-                yield piece._replace(content=Unknown(content, _SPLIT))
             else:
                 for number, part in enumerate(_BLANKS.split(content)):
                     yield piece._replace(content=None if number % 2 else part)
@@ -354,7 +328,7 @@ class Expansion:
 
     def _parameter(self, node: Node, *, quoted: bool) -> Iterator[Piece]:
         """Yield the pieces of ``$NAME`` or ``${NAME:-operand}``."""
-        source = text_of(node).lstrip()
+        source = "$" * (node.type == "variable_name") + text_of(node).lstrip()
         kind: Kind = "quoted" if quoted else "split"
         match = _PARAMETER.match(source)
         if not match or (source[match.end() :] not in {"", "}"} and not match["operator"]):
@@ -367,7 +341,10 @@ class Expansion:
         value = self._lookup(name, index, source)
         missing = value is None or (operator[:1] == ":" and is_empty(value))
         if match["length"]:
-            yield Piece(_length(value, name, source), kind)
+            is_known = value.sure if isinstance(value, Array) else value is not None and not cause_of(value)
+            length = len(value.words if isinstance(value, Array) else written(value or ()))
+            unknown = Cause(f"the length of ${name} is unknown", (name,) if value is None else ())
+            yield Piece(str(length) if is_known else Unknown(source, unknown), kind)
         elif not operator or (missing is not True and operator[-1] != "+"):
             content = (Unknown(source, _unset(name), unset=True),) if value is None else value
             yield from self._spread(content, kind, joins=quoted and "*" in {name, index})
@@ -409,7 +386,7 @@ class Expansion:
             index = str(int(name) - 1)
         else:
             value = self.get(name)
-            if value is None and (name in ALWAYS_SET or not name.isidentifier()):
+            if value is None and (name in WORDS["always_set"] or not name.isidentifier()):
                 return (Unknown(source, _unset(name)),)
         if value is None or (index is None and isinstance(value, tuple)):
             return value
@@ -427,10 +404,8 @@ class Expansion:
             return
         self._sure = self._sure and value.sure
         for number, word in enumerate(value.words):
-            if number and (joins or "IFS" in self.variables):
-                yield Piece(Unknown("$IFS", _SPLIT) if "IFS" in self.variables else " ", kind)
-            elif number:
-                yield Piece(None, kind)
+            if number:
+                yield Piece(" " if joins else None, kind)
             yield from (Piece(content, kind, word.place) for content in word.text)
 
     # -- arithmetic
@@ -440,37 +415,39 @@ class Expansion:
         source = text_of(node)
         try:
             if self.doubt_changed(source):
-                raise UncountableError(Cause("arithmetic that changes variables is not followed"))
+                raise ArithmeticError(Cause("arithmetic that changes variables is not followed"))
             return str(self._number(node))
-        except UncountableError as error:
-            return Unknown(source, error.args[0])
+        except ArithmeticError as error:
+            cause = error.args[0]
+            return Unknown(source, cause if isinstance(cause, Cause) else Cause("the divisor is zero"))
 
     def _number(self, node: Node) -> int:
         """Return the value of a part of an arithmetic expression.
 
         Raises:
-            UncountableError: it is unknown, not supported, or exceeds 64 bits.
+            ArithmeticError: it is unknown, not supported, or exceeds 64 bits; the argument is the cause.
         """
         parts = [child for child in node.named_children if child.type != "comment"]
+        apply = _OPERATORS.get(text_of(node.child_by_field_name("operator")))
         match node.type:
             case "arithmetic_expansion" | "compound_statement" | "parenthesized_expression" if (
                 len(parts) == 1
             ):
-                number = self._number(parts[0])
-            case "binary_expression" if text_of(node.child_by_field_name("operator")) in _OPERATORS:
-                one, other = (self._number(part) for part in (parts[0], parts[-1]))
-                number = int(_OPERATORS[text_of(node.child_by_field_name("operator"))](one, other))
-            case "variable_name":
-                value = self._lookup(text_of(node), None, text_of(node))
-                text = value if isinstance(value, tuple) else (Unknown("", _unset(text_of(node))),)
-                number = _whole(text, f"${text_of(node)}")
-            case "number" | "word" | "simple_expansion" | "expansion" | "string":
-                number = _whole(self.text(node), text_of(node))
+                number: int | None = self._number(parts[0])
+            case "binary_expression" if apply:
+                number = int(apply(self._number(parts[0]), self._number(parts[-1])))
+            case "variable_name" | "number" | "word" | "simple_expansion" | "expansion" | "string":
+                is_name = node.type == "variable_name"
+                text = self._joined(self._parameter(node, quoted=True)) if is_name else self.text(node)
+                number = read_number(written(text))
+                if number is None:
+                    wrong = Cause(f"{written(text)[:40]!r} is not a whole number")
+                    raise ArithmeticError(cause_of(text) or wrong)
             case _:
                 form = "only + - * / %, comparisons and brackets are supported"
-                raise UncountableError(Cause(f"in {text_of(node)[:80]!r}, {form}"))
+                raise ArithmeticError(Cause(f"in {text_of(node)[:80]!r}, {form}"))
         if not -(1 << 63) <= number < 1 << 63:
-            raise UncountableError(Cause(f"{text_of(node)[:80]!r} exceeds 64 bits"))
+            raise ArithmeticError(Cause(f"{text_of(node)[:80]!r} exceeds 64 bits"))
         return number
 
 
@@ -502,19 +479,7 @@ def read_number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def _whole(text: Text, source: str) -> int:
-    """Return a text as a number, or raise ``UncountableError``."""
-    if cause := cause_of(text):
-        raise UncountableError(cause)
-    number = read_number(written(text))
-    if number is None:
-        raise UncountableError(Cause(f"{source} is {written(text)[:40]!r}, not a whole number"))
-    return number
-
-
 def _divide(one: int, other: int) -> int:
-    if other == 0:
-        raise UncountableError(Cause("the divisor is zero"))
     return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
 
 
@@ -567,14 +532,6 @@ def _unset(name: str) -> Cause:
     if name.isidentifier():
         return Cause(f"the script does not set ${name}", (name,))
     return Cause(f"${name} is only known when the script runs")
-
-
-def _length(value: Value | None, name: str, source: str) -> str | Unknown:
-    if isinstance(value, Array):
-        some = Cause(f"some words of ${name} are unknown")
-        return str(len(value.words)) if value.sure else Unknown(source, some)
-    text = known(value) if value is not None else None
-    return Unknown(source, _unset(name)) if text is None else str(len(text))
 
 
 # -- the device
