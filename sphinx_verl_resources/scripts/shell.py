@@ -18,7 +18,6 @@ from .words import (
     Expansion,
     TooMuchError,
     first_error,
-    output_on_gpus,
     parse,
     succeeds_on_gpus,
     text_of,
@@ -375,9 +374,9 @@ class Shell:
 
     def _note_devices(self, name: str, node: Node) -> None:
         """Report the assumed output of commands that detect the device."""
-        for command in self.expansion.devices:
+        for command, device in self.expansion.devices.items():
             place = self._place(node)
-            message = f"{name} is assumed to be {output_on_gpus(command)}"
+            message = f"{name} is assumed to be {device}"
             other = "npu" if "npu" in command else "NAME"
             is_asked = re.search(rf"\$\{{{name}\b", text_of(node))
             remedy = f"add --env {name}={other}" if is_asked else "write its value here"
@@ -389,13 +388,11 @@ class Shell:
     def _redirected_statement(self, node: Node) -> bool | None:
         """Follow a statement with redirections; the grammar has the rest of the line in a here-document."""
         body, redirects = node.child_by_field_name("body"), node.children_by_field_name("redirect")
-        rest = [
-            child for each in redirects for child in each.named_children if hasattr(self, f"_{child.type}")
-        ]
         status = self._statement(body) if body else None
-        for child in rest:  # it may set variables, if the command succeeds
-            self._way([child])
-            self._skip(child)
+        for child in (child for each in redirects for child in each.named_children):
+            if hasattr(self, f"_{child.type}"):  # it may set variables, if the command succeeds
+                self._way([child])
+                self._skip(child)
         return status
 
     def _command(self, node: Node) -> bool | None:
@@ -424,35 +421,29 @@ class Shell:
         name, words = names[at], command.words[at + 1 :]
         shown = " ".join(written(word.text) for word in command.words[at:])
         is_function = self.expansion.variables.get(f"{name}()") is not None
+        is_assignment = bool(at) and (is_function or "=" in (name or ""))
+        ends = {*names[at + 2 :]}
         match name:
             case str() if is_function and not at:
                 self._call(name, Array(words, command.sure), values, node)
             case "true" | "false" | ":":
                 return name != "false"
-            case "exit" | "return" | "break" | "continue" if name == "exit" or (
-                name in self._ways and not words
-            ):
+            case "exit" | "return" if name in {"exit", *self._ways}:
+                self._end = name
+            case "break" | "continue" if name in self._ways and not words:
                 self._end = name
             case "eval" if not values:
                 self._eval(words, node)
             case "set" | "shift" if shown.startswith("set -- ") or (name == "shift" and self._calls):
                 self.expansion.doubt("@", Cause("'set --' and 'shift' are not followed"))
-            case "read" | "mapfile" | "readarray" | "getopts" | "let" if (
-                command.sure and not _ATTACHED.search(shown)
-            ):
+            case "read" | "mapfile" | "readarray" | "let" if command.sure and not _ATTACHED.search(shown):
                 for variable in re.findall(r"[A-Za-z_]\w*", shown):
                     self.expansion.doubt(variable, Cause(f"${variable} is set when the script runs"))
             case "source" | ".":
                 self.skipped[self._place(node)] = shown.partition(" ")[2]
-            case "set" | "trap" if _SET.fullmatch(shown) or (
-                name == "trap" and {*names[at + 2 :]} <= {*WORDS["signals"]}
-            ):
+            case _ if _SET.fullmatch(shown) or (name == "trap" and ends <= {*WORDS["signals"]}):
                 pass
-            case _ if (
-                name in WORDS["may_set"]
-                or shown.startswith("printf -v")
-                or (at and (is_function or "=" in (name or "")))
-            ):
+            case _ if name in WORDS["may_set"] or is_assignment or shown.startswith("printf -v"):
                 self._skip(node)
             case _:
                 self.commands.append(Command(command.words))

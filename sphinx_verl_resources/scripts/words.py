@@ -34,21 +34,16 @@ _DIRECTORY = Cause("bash replaces ~ with a directory")
 
 _BASH = Language(tree_sitter_bash.language())
 _PARSER = Parser(_BASH)
-#: Faults of the grammar, and the nodes in whose text a backslash may have another meaning.
-_FAULTS = Query(
-    _BASH,
-    '(concatenation "$" @sign)'
-    " (command [(variable_assignment) (file_redirect) (herestring_redirect)] @before)"
-    " [(string) (raw_string) (ansi_c_string) (heredoc_body) (comment)] @text",
-)
-#: A word of one blank, an escaped character, line ends inside a word, other line ends, and characters that only
-#: the grammar takes for blanks.
+_FAULTS = Query(_BASH, WORDS["faults"])
+#: A word of one blank, an escaped character, line ends inside a word, other line ends, and characters that
+#: only the grammar takes for blanks.
 _REWRITTEN = re.compile(
     rb"(?P<blank>(?<=[ \t])\\[ \t](?=[ \t]*\n))|\\[^\n]|(?P<inside>(?<=\S)(?:\\\n)+(?!\s|\\\n|\Z))"
     rb"|(?P<end>[ \t]?\\\n|\n)|(?P<other>[\v\f\r]|\xef\xbb\xbf)"
 )
 #: The maximum number of times that a script is parsed.
 _MAX_PASSES = 20
+_UNSUPPORTED = re.compile(r"[][()\\'\"$!^{}~]")  # in patterns
 _BLANKS = re.compile(r"([ \t\n]+)")
 _ESCAPE = re.compile(r"\\(\n|.|\Z)", re.DOTALL)
 _QUOTED_ESCAPE = re.compile(r'\\([$`"\\\n])')
@@ -161,7 +156,7 @@ class Expansion:
         asked: the names of variables that the script reads from its environment.
         fixed: the variables whose assignment fails, which ends a command.
         lost: why every variable is unknown from here on; None as long as they are not.
-        devices: the commands so far whose output names the device.
+        devices: the commands so far whose output names the device, and their output on GPUs.
         place_of: returns the place of a node.
     """
 
@@ -170,7 +165,7 @@ class Expansion:
         self.asked: set[str] = set()
         self.fixed = {"IFS"}  # an assignment to this one changes how words are split
         self.lost: Cause | None = None
-        self.devices: list[str] = []
+        self.devices: dict[str, str] = {}
         self.place_of = place_of
         self._environment = environment
         self._left = MAX_TOTAL
@@ -241,9 +236,7 @@ class Expansion:
         """Return a pattern of ``case`` as a regular expression; None if it is unknown or not supported."""
         pattern = ""
         for content, kind, _ in self._pieces(node, "plain"):
-            if not isinstance(content, str) or (
-                kind != "quoted" and re.search(r"[][()\\'\"$!^{}~]", content)
-            ):
+            if not isinstance(content, str) or (kind != "quoted" and _UNSUPPORTED.search(content)):
                 return None
             escaped = re.escape(content)
             pattern += escaped if kind == "quoted" else escaped.replace(r"\*", ".*").replace(r"\?", ".")
@@ -302,7 +295,7 @@ class Expansion:
                 yield from self._pieces(value, kind)  # $(( … )) in an operand
             case "command_substitution":
                 answer = output_on_gpus(source)
-                self.devices += [source] if answer else []
+                self.devices |= {source: answer} if answer else {}
                 yield Piece(answer or Unknown(source, _COMMAND), "quoted" if kind == "quoted" else "split")
             case _:
                 yield from _literal(source, kind)
