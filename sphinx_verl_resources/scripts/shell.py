@@ -95,19 +95,19 @@ class Shell:
     def follow(self, text: str) -> None:
         """Follow a script up to its first syntax error."""
         self._lines = text.encode().split(b"\n")
-        message, place = "", Location(self._path)
+        place = Location(self._path)
         try:
             root = parse(text)
             error = first_error(root)
             self._run([node for node in root.children if not error or node.end_byte < error.start_byte])
-            if error:
-                message, place = "the grammar of bash does not allow this", self._place(error)
+            if not error:
+                return
+            message, place = "the grammar of bash does not allow this", self._place(error)
         except TooMuchError as too_much:
             message = f"{too_much}; the rest was not read"
         except RecursionError:
             message = "the script is nested too deeply; the rest was not read"
-        if message:
-            self.problems[place] = Diagnostic(place, "shell_syntax", message, _REMEDY)
+        self.problems[place] = Diagnostic(place, "shell_syntax", message, _REMEDY)
 
     def _place(self, node: Node) -> Location:
         """Return the place of a node, with the column in characters."""
@@ -169,7 +169,9 @@ class Shell:
             going = [way.variables for way in ways if way.end == self._end]
         for name in dict.fromkeys(name for variables in going for name in variables):
             values = [way[name] if name in way else self.expansion.get(name) for way in going]
-            self.expansion.spend(len(values) + sum(map(size, values)))
+            self.expansion.spend(
+                len(values) + 3 * sum(size(value) for value in values if isinstance(value, Array))
+            )
             self.expansion.variables[name] = joined(name, values, why)
         if len(ways) > 1:
             self.commands[before:] = [command._replace(doubt=why) for command in self.commands[before:]]
@@ -352,11 +354,9 @@ class Shell:
                 bare[written(text)] = None
             elif text:
                 self._skip(node)
-        if kind == "local" and not self._calls:  # an error, after which bash goes on
-            return False
         local = kind not in {"export", "readonly"} and bool(self._calls) and "g" not in options
         self._assign({**bare, **values} if local else values, local=local)
-        if kind != "export" and not {*options} <= _SUPPORTED:
+        if (kind != "export" and not {*options} <= _SUPPORTED) or (kind == "local" and not self._calls):
             self._skip(node)
         if kind == "readonly" or "r" in options:
             self.expansion.fixed |= bare.keys() | values.keys()
@@ -478,16 +478,11 @@ class Shell:
 
     def _eval(self, words: Sequence[Word], node: Node) -> None:
         """Expand and follow the words of ``eval`` once more."""
-        text = ""
-        is_known = True
-        for number, piece in enumerate(piece for word in words for piece in (*word.text, " ")):
-            if isinstance(piece, Unknown):
-                is_known = False
-                self.expansion.assign(f"_eval_{number}", (piece,))
-                piece = f"${{_eval_{number}}}"
-            text += piece
+        pieces = (piece for word in words for piece in (*word.text, " "))
+        text = "".join(piece if isinstance(piece, str) else "$(:)" for piece in pieces)  # unknown, too
         root = parse(text)
-        if first_error(root) or not (is_known or " -m " in text):  # often eval "$(conda shell.bash hook)"
+        # An unknown text is often eval "$(conda shell.bash hook)".
+        if first_error(root) or ("$(:)" in text and " -m " not in text):
             self.skipped[self._place(node)] = text_of(node)
             return
         outside, self._inside = self._inside, self._inside or (words[0].place if words else None)

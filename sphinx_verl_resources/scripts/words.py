@@ -60,17 +60,8 @@ _CHANGED = re.compile(
     r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^:]|<<|>>)?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)"
 )
 
-#: Commands that detect the device; the script is assumed to run on GPUs.
-_PROBE = re.compile(
-    r"\b(?:torch_npu|npu-smi|nvidia-smi|rocm-smi|get_device_name|is_(?:npu|cuda)_available|torch\.cuda)\b"
-)
-#: The word for a GPU in the output of such a command.
-_GPU = re.compile(r"""(?:\becho\s+["']?|["'])(gpu|cuda)\b(?!\.)""")
-#: Commands that look for a program or a module, with its name.
-_LOOKS = re.compile(
-    r"(?:(?:command|which|type|hash)\b.*|python3?\b.* -c .*|)\b(npu-smi|torch_npu|(?<!\A)nvidia-smi)\b",
-    re.DOTALL,
-)
+#: Commands that detect the device, the GPU in their output, and commands that look for a program or a module.
+_PROBE, _GPU, _LOOKS = (re.compile(WORDS[name], re.DOTALL) for name in ("probe", "gpu", "looks"))
 
 #: ``plain`` text is unquoted, ``operand`` text is the unquoted word after an operator such as ``:-``, and
 #: ``split`` text is the value of an unquoted expansion.
@@ -406,13 +397,14 @@ class Expansion:
     def calculate(self, node: Node) -> str | Unknown:
         """Return the value of ``$(( … ))`` or ``(( … ))``; variables that it changes become unknown."""
         source = text_of(node)
+        if self.doubt_changed(source):
+            return Unknown(source, Cause("arithmetic that changes variables is not followed"))
         try:
-            if self.doubt_changed(source):
-                raise ArithmeticError(Cause("arithmetic that changes variables is not followed"))
             return str(self._number(node))
+        except ZeroDivisionError:
+            return Unknown(source, Cause("the divisor is zero"))
         except ArithmeticError as error:
-            cause = error.args[0]
-            return Unknown(source, cause if isinstance(cause, Cause) else Cause("the divisor is zero"))
+            return Unknown(source, error.args[0])
 
     def _number(self, node: Node) -> int:
         """Return the value of a part of an arithmetic expression.
@@ -426,16 +418,17 @@ class Expansion:
             case "arithmetic_expansion" | "compound_statement" | "parenthesized_expression" if (
                 len(parts) == 1
             ):
-                number: int | None = self._number(parts[0])
+                number = self._number(parts[0])
             case "binary_expression" if apply:
                 number = int(apply(self._number(parts[0]), self._number(parts[-1])))
             case "variable_name" | "number" | "word" | "simple_expansion" | "expansion" | "string":
                 is_name = node.type == "variable_name"
                 text = self._joined(self._parameter(node, quoted=True)) if is_name else self.text(node)
-                number = read_number(written(text))
-                if number is None:
+                read = read_number(written(text))
+                if read is None:
                     wrong = Cause(f"{written(text)[:40]!r} is not a whole number")
                     raise ArithmeticError(cause_of(text) or wrong)
+                number = read
             case _:
                 form = "only + - * / %, comparisons and brackets are supported"
                 raise ArithmeticError(Cause(f"in {text_of(node)[:80]!r}, {form}"))
