@@ -264,18 +264,6 @@ class Build:
 
         return BeautifulSoup(self.text(name), "html.parser")
 
-    def rows(self, section: str, name: str = "index.html") -> list[list[str]]:
-        """Return the cells of the table in a section, without marks, header row first."""
-        found = self.soup(name).find(id=section)
-        assert found is not None, f"no section {section}"
-        return [
-            [
-                " ".join(re.sub(r"\s*\[\d+\]", "", cell.get_text()).split())
-                for cell in row.find_all(["th", "td"])
-            ]
-            for row in found.select("table.verl-runs tr")
-        ]
-
 
 @dataclass
 class Project:

@@ -50,25 +50,16 @@ class Built:
     others: list[str] = field(default_factory=list)
 
 
-def groups_in(path: Path) -> list[Any]:
-    """Return each group, once for each language, as a parameter of a test."""
-    found = []
-    for group in yaml.safe_load(path.read_text("utf-8")):
-        found.append(pytest.param((group, "rst"), id=group["name"]))
-        if group.get("markdown"):
-            found.append(pytest.param((group, "md"), id=f"{group['name']}, MyST", marks=pytest.mark.slow))
-    return found
-
-
-def pages_in(path: Path) -> list[Any]:
-    """Return each page with its group, as a parameter of a test."""
-    found = []
-    for parameter in groups_in(path):
-        ((group, suffix),) = parameter.values
-        for number, case in enumerate(group["pages"]):
-            name = f"{parameter.id}: {case.get('name', number)}"
-            found.append(pytest.param(group, suffix, number, id=name, marks=parameter.marks))
-    return found
+def pages_in(*paths: Path) -> list[Any]:
+    """Return each page with its group, once for each language, as a parameter of a test."""
+    rows = []
+    for group in chain(*(yaml.safe_load(path.read_text("utf-8")) for path in paths)):
+        for suffix in ("rst", "md") if group.get("markdown") else ("rst",):
+            marks = [pytest.mark.slow] if suffix == "md" else []
+            for number, case in enumerate(group["pages"]):
+                name = f"{group['name']}, {suffix}: {case.get('name', number)}"
+                rows.append(pytest.param(group, suffix, number, id=name, marks=marks))
+    return rows
 
 
 def file_of(group: dict[str, Any], number: int, suffix: str) -> str:
@@ -162,16 +153,12 @@ def selected(soup: BeautifulSoup, selector: str) -> list[str]:
     return [" ".join(value) if isinstance(value, list) else value for value in found]
 
 
-def check_group(built: Built, group: dict[str, Any]) -> None:
-    """Fail unless the build has said exactly what the group expects, and nothing went wrong inside."""
-    expected, found = group.get("warnings", []), built.others
-    assert len(found) == len(expected), found
-    for pattern in expected:
-        assert sum(fits(pattern, text) for text in found) == 1, (pattern, found)
-
-
 def check_case(built: Built, group: dict[str, Any], suffix: str, number: int) -> None:
-    """Fail unless a page is as its case says."""
+    """Fail unless a page is as its case says, and the build has said of all else just what the group expects."""
+    patterns, others = group.get("warnings", []), built.others
+    assert len(others) == len(patterns), others
+    for pattern in patterns:
+        assert sum(fits(pattern, text) for text in others) == 1, (pattern, others)
     case, name = group["pages"][number], file_of(group, number, suffix)
     if "output" in case:
         _check_output(built.build.text(case["output"]), case)

@@ -195,11 +195,3 @@ def test_a_build_that_was_killed(pages, data, assert_fresh, name):
     finally:
         app.cleanup()
     assert_fresh(pages.build(), pages)
-
-
-def test_a_file_that_vanished_comes_back(pages):
-    names = ["verl-resources.json", "verl-resources.csv"]
-    build = pages.build()
-    (build.out / names[0]).unlink()
-    build = pages.build()
-    assert all((build.out / name).is_file() for name in names)

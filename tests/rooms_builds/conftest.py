@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from page_cases import group_builder  # noqa: F401
 
 from sphinx_verl_resources.commands import given_data
 from sphinx_verl_resources.memory.recorded import estimate_run

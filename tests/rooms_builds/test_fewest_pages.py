@@ -13,21 +13,27 @@ from sphinx_verl_resources.fit.question import Question
 from sphinx_verl_resources.memory.registries import EstimatorContext
 
 DATA = EstimatorContext()
-PAGE = ".. verl-fewest::\n   :sizes: 7B 32B\n"
 
 
-def tables_of(memories):
+def tables_of(sizes, memories):
     return fewest_tables(
-        DATA, ("7B", "32B"), lambda model, rank: fewest_by_memory(Question(model, lora=rank), DATA, memories)
+        DATA, sizes, lambda model, rank: fewest_by_memory(Question(model, lora=rank), DATA, memories)
     )
 
 
-def test_a_cell_has_the_fewest_gpus_and_the_recorded_run(project):
-    (table,) = tables_of((80,))
-    build = project.page(".. verl-runs:: 7B 32B\n", "rows.rst").page(PAGE).build()
+@pytest.fixture(scope="module")
+def build(new_project):
+    """A page with the table of two size classes, then that of one; another page has the rows of runs."""
+    project = new_project("docs").page(".. verl-runs:: 7B 32B\n", "rows.rst")
+    project.page(".. verl-fewest::\n   :sizes: 7B 32B\n", "both.rst")
+    return project.page(".. verl-fewest::\n   :sizes: 7B\n").build()
+
+
+def test_a_cell_has_the_fewest_gpus_and_the_recorded_run(build):
+    (table,) = tables_of(("7B", "32B"), (80,))
     assert build.warnings == []
-    shown = build.soup().select_one("#fewest-80-gb")
-    _headings, *rows = [[words(cell) for cell in row.select("th, td")] for row in shown.select("tr")]
+    shown = build.soup("both.html").select_one("#fewest-80-gb")
+    _headings, *rows = [[*map(words, row.select("th, td"))] for row in shown.select("tr")]
     assert [row[0] for row in rows] == ["7B (Qwen2.5-7B)", "32B (Qwen2.5-32B)"]
     runs = []
     for (_size, *cells), row in zip(table, rows, strict=True):
@@ -43,11 +49,10 @@ def test_a_cell_has_the_fewest_gpus_and_the_recorded_run(project):
     assert [link["href"] for link in shown.select("tbody a")] == [f"rows.html#run-{run}" for run in runs]
 
 
-def test_the_largest_model_on_some_gpus_is_the_last_whose_fewest_are_no_more(project):
-    soup = project.page(PAGE).build().soup()
-    first, *panels = soup.select("table.verl-fewest")
+def test_the_largest_model_on_some_gpus_is_the_last_whose_fewest_are_no_more(build):
+    first, *panels = build.soup("both.html").select("table.verl-fewest")
     for row, panel in zip(first.select("tbody tr"), panels, strict=True):
-        classes = [[words(cell) for cell in each.select("th, td")] for each in panel.select("tbody tr")]
+        classes = [[*map(words, each.select("th, td"))] for each in panel.select("tbody tr")]
         for most, cell in zip((1, 2, 4, 8, 16, 32), row.select("td"), strict=True):
             fits = [
                 [name.partition(" ")[0] for name, *cells in classes if int(cells[at].split()[0]) <= most]
@@ -58,39 +63,24 @@ def test_the_largest_model_on_some_gpus_is_the_last_whose_fewest_are_no_more(pro
             assert found == (", ".join([*full, *(f"LoRA {size}" for size in lora)]) or "none")
 
 
-@pytest.mark.parametrize("builder", ["text", "epub"])
-def test_formats_without_tabs_show_one_table_after_the_other(project, builder):
-    build = project.page(PAGE).build(builder)
-    text = build.text("index.txt") if builder == "text" else build.text("index.xhtml")
-    captions = [text.index(f"Fewest GPUs for GRPO, {size} GB each") for size in directives.MEMORIES]
-    assert captions == sorted(captions)
-
-
-def test_the_values_of_the_table_are_a_file_whose_name_follows_from_the_options(project):
-    page = f"{PAGE}\n.. verl-fewest::\n   :sizes: 7B\n"
-    build = project.page(page).build()
-    first, second = (link["href"] for link in build.soup().select("ul.verl-legend a"))
-    assert first != second
-    found = json.loads(build.text(first))
-    tables = tables_of(directives.MEMORIES)
-    expected = [
-        (size, rank, cell)
-        for table in tables
+def test_the_values_of_the_table_are_a_file_whose_name_follows_from_the_options(build):
+    pages = (build.soup(f"{name}.html").select_one("ul.verl-legend a")["href"] for name in ("both", "index"))
+    other, name = pages
+    assert name != other
+    assert json.loads(build.text(name)) == [
+        {"size": size, "lora_rank": rank, **cell.result}
+        for table in tables_of(("7B",), directives.MEMORIES)
         for size, *both in table
         for rank, cell in zip((0, 32), both, strict=True)
     ]
-    assert [(item["size"], item["lora_rank"]) for item in found] == [row[:2] for row in expected]
-    for item, (_size, _rank, cell) in zip(found, expected, strict=True):
-        assert list(item) == ["size", "lora_rank", *(result := cell.result)]
-        assert {name: item[name] for name in result} == result
 
 
 def test_an_edit_of_a_run_answers_again_for_its_model_only(project, data, monkeypatch):
     models = []
 
-    def answered(question, *others):
+    def answered(question, data, _memories):
         models.append((question.model.rpartition("/")[2], question.lora))
-        return fewest_by_memory(question, *others)
+        return fewest_by_memory(question, data, (80,))
 
     def built(**run):
         models.clear()

@@ -9,8 +9,18 @@ import re
 import pytest
 
 from sphinx_verl_resources.fit import form
+from sphinx_verl_resources.fit.directives import MEMORIES
 
 SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-0.5B, Qwen/Qwen2.5-7B\n"
+DOWNLOADS, NAMES = ".. verl-downloads::\n", ["verl-resources.json", "verl-resources.csv"]
+FEWEST = ".. verl-fewest::\n   :sizes: 7B\n"
+MEMORY = ".. verl-memory::\n   :run: a\n   :show: answer, chart, table\n"
+#: By builder: another page with downloads, how far it is from them, and the addresses of two pages.
+PLACES = {
+    "html": ("in/folder.html", "../", "rows.html", "more.html"),
+    "dirhtml": ("in/folder/index.html", "../../", "rows/", "more/"),
+    "singlehtml": ("index.html", "", "", ""),
+}
 
 
 @pytest.fixture
@@ -20,8 +30,9 @@ def _no_answers(monkeypatch):
 
 
 def files(build):
-    """Return the files with answers in an output, by name."""
-    return {path.name: path.read_text("utf-8") for path in (build.out / "_static").glob("verl-what-if-*.js")}
+    """Return the files with answers and with data in an output, by name."""
+    paths = [*build.out.glob("_static/verl-what-if-*.js"), *build.out.glob("verl-resources.*")]
+    return {path.relative_to(build.out).as_posix(): path.read_text("utf-8") for path in paths}
 
 
 def shared(build, page="index.html"):
@@ -30,35 +41,43 @@ def shared(build, page="index.html"):
 
 
 @pytest.mark.usefixtures("_no_answers")
-@pytest.mark.parametrize("builder", ["html", "dirhtml", "singlehtml"])
-def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, builder):
+@pytest.mark.parametrize("builder", PLACES)
+def test_a_page_has_the_form_with_an_answer_and_links_to_files(project, builder):
+    folder, up, rows, more = PLACES[builder]
+    (project.path / "in").mkdir()
+    (project.path / "in/folder.rst").write_text(f"Folder\n======\n\n{DOWNLOADS}", "utf-8")
     project.page(".. _verl-estimator:\n\nThe estimator\n=============\n\nText.\n", "more.rst")
     project.page(".. verl-runs:: 7B\n", "rows.rst")
-    build = project.page(f"{SMALL}\n.. toctree::\n\n   rows\n   more\n").build(builder)
+    build = project.page(f"{SMALL}\n{DOWNLOADS}\n.. toctree::\n\n   rows\n   more\n   in/folder\n").build(
+        builder
+    )
     assert build.warnings == []
     soup, data = build.soup(), shared(build)
-    names = [f"verl-what-if-{name}.js" for name in data["files"]]
+    names = [f"_static/verl-what-if-{name}.js" for name in data["files"]]
     (link,) = soup.select("form.verl-what-if a[href$='.json']")
     records = json.loads((build.out / link["href"]).read_text("utf-8"))
     assert [record["model"] for record in records] == ["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B"]
-    assert sorted(names) == sorted(files(build))
-    for name, text in files(build).items():
-        digest = re.match(r'\(globalThis\.verlWhatIf \?\?= \{\}\)\["([0-9a-f]{16})"\]=\{', text)[1]
-        assert name == f"verl-what-if-{digest}.js"
-    found = soup.select_one("form.verl-what-if")
-    chosen = {field["name"]: field.select_one("[selected]")["value"] for field in found.select("select")}
+    assert {*names, *NAMES} == {*files(build)}
+    for page, prefix in ("index.html", ""), (folder, up):
+        links = [link["href"] for link in build.soup(page).select("ul.verl-downloads a")]
+        assert links[:2] == [prefix + name for name in NAMES]
+    for name in names:
+        digest = re.match(r'\(globalThis\.verlWhatIf \?\?= \{\}\)\["([0-9a-f]{16})"\]=\{', build.text(name))[
+            1
+        ]
+        assert name == f"_static/verl-what-if-{digest}.js"
+    shown = soup.select_one("form.verl-what-if")
+    chosen = {field["name"]: field.select_one("[selected]")["value"] for field in shown.select("select")}
     assert chosen == {
         "model": "Qwen/Qwen2.5-7B", "count": "8", "gpu": "H100-80GB", "lora": "0", "response": "1024",
     }  # fmt: skip
-    asked = found.select_one(".verl-if-asked").get_text()
-    assert asked.startswith("Qwen2.5-7B on 8 GPUs of 80 GB (H100")
-    assert found.select_one(".verl-verdict").get_text() == "Fits"
-    start = {"html": "rows.html", "dirhtml": "rows/", "singlehtml": ""}[builder]
-    rows = [link["href"] for link in found.select(".verl-if-lines a")]
-    assert rows[0] == f"{start}#run-qwen2-7b-grpo-2xh800"
-    assert f'<a href="{rows[0]}">' in data["links"]["qwen2-7b-grpo-2xh800"]
-    more = {"html": "more.html", "dirhtml": "more/", "singlehtml": ""}[builder]
-    assert found.select(f".verl-if-actions a[href='{more}#verl-estimator']")
+    question = shown.select_one(".verl-if-asked").get_text()
+    assert question.startswith("Qwen2.5-7B on 8 GPUs of 80 GB (H100")
+    assert shown.select_one(".verl-verdict").get_text() == "Fits"
+    row = f"{rows}#run-qwen2-7b-grpo-2xh800"
+    assert shown.select_one(".verl-if-lines a")["href"] == row
+    assert f'<a href="{row}">' in data["links"]["qwen2-7b-grpo-2xh800"]
+    assert shown.select(f".verl-if-actions a[href='{more}#verl-estimator']")
     assert soup.select("script[src*='verl-tables.js']"), "which copies"
     assert soup.select("link[href*='verl-what-if.css']")
     if builder == "html":
@@ -66,16 +85,22 @@ def test_a_page_has_the_form_with_an_answer_and_a_file_for_each_model(project, b
 
 
 @pytest.mark.usefixtures("_no_answers")
-@pytest.mark.parametrize("builder", ["text", "latex", "epub"])
-def test_elsewhere_is_the_first_answer(project, builder):
-    build = project.page(SMALL).build(builder, version="1", copyright="me")
-    assert build.warnings == []
-    assert files(build) == {}
-    pages = [path for path in build.out.rglob("*.*") if path.suffix in {".txt", ".tex", ".xhtml"}]
-    text = " ".join(re.sub(r"<[^>]*>", "", " ".join(path.read_text("utf-8") for path in pages)).split())
+@pytest.mark.parametrize(
+    ("builder", "name"), [("text", "index.txt"), ("latex", "p.tex"), ("epub", "index.xhtml")]
+)
+def test_elsewhere_are_tables_and_the_first_answer_and_no_file(runs, builder, name):
+    page = runs.page(f"{SMALL}\n{FEWEST}\n{MEMORY}\n{DOWNLOADS}")
+    build = page.build(builder, project="p", version="1", copyright="me")
+    assert (build.warnings, files(build)) == ([], {})
+    text = " ".join(re.sub("<[^>]*>", "", build.text(name)).split())
+    assert [part for part in ("Copy the command", "svg") if part in text] == []
     assert re.search(r"Fits\W", text)
-    assert "Offloaded to host memory" in text
-    assert "Copy the command" not in text
+    assert [
+        part for part in ("Offloaded to host memory", "Gathered", "resources.json") if part not in text
+    ] == []
+    captions = [text.index(f"Fewest GPUs for GRPO, {size} GB each") for size in MEMORIES]
+    assert captions == sorted(captions), "one table after the other, without tabs"
+    assert builder != "epub" or not build.soup(name).select("ul.verl-downloads a")
 
 
 @pytest.mark.slow
@@ -89,18 +114,13 @@ def test_the_answers_for_a_model_are_small(project):
 
 
 @pytest.mark.usefixtures("_no_answers")
-def test_a_file_that_vanished_comes_back(project):
-    build = project.page(SMALL).build()
+def test_words_are_those_of_the_language_and_a_file_that_vanished_comes_back(project):
+    build = project.page(f"{SMALL}\n{DOWNLOADS}").build(language="zh_CN")
+    assert build.soup().select_one(".verl-verdict").get_text() == "放得下"
+    assert shared(build)["titles"]["fits"] == "放得下"
     written = files(build)
     for name in written:
-        (build.out / "_static" / name).unlink()
+        (build.out / name).unlink()
     build = project.build()
     assert build.read == set()
     assert files(build) == written
-
-
-@pytest.mark.usefixtures("_no_answers")
-def test_words_are_those_of_the_language(project):
-    build = project.page(SMALL).build(language="zh_CN")
-    assert build.soup().select_one(".verl-verdict").get_text() == "放得下"
-    assert shared(build)["titles"]["fits"] == "放得下"
