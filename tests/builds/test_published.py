@@ -68,16 +68,6 @@ def words_of(row):
     return re.sub(" +", " ", " | ".join(row[heading] for heading in HEADINGS)).strip()
 
 
-def test_text(pages, published):
-    build = pages.build("text")
-    assert build.warnings == []
-    text = re.sub(r" \[\d+\]", "", " ".join(build.text("hardware.txt").split()))
-    for row in published:
-        assert f"| {words_of(row)} |".replace("| |", "|") in text.replace("| |", "|"), "nothing wraps"
-    shown = " ".join((build.text("memory.txt") + build.text("original-figures.txt")).split())
-    assert [figure for figure in MEMORY if figure not in shown] == []
-
-
 def test_no_figure_is_typed(root):
     """Numbers on the pages come from the data, except for definitions of units, and names of models and GPUs."""
     source = (root / "docs" / "hardware.rst").read_text("utf-8")

@@ -82,12 +82,3 @@ def test_a_chinese_page_says_nothing_in_english(everything, root):
     assert said(chinese, own) == set()
     whole = "\n".join(translated)
     assert [message for message in english if not re.search(anywhere(chinese[message]), whole)] == []
-
-
-def test_each_build_of_a_process_speaks_its_own_language(project):
-    project.page(".. verl-memory:: 3B\n   :show: specification\n")
-    found = [
-        project.build(language=name).soup().select_one(".caption-text").get_text()
-        for name in ("zh_CN", "en", "zh_CN")
-    ]
-    assert found == ["3B：模型参数", "3B: the model", "3B：模型参数"]

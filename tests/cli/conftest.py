@@ -8,20 +8,6 @@ import pytest
 
 from sphinx_verl_resources.commands import main
 
-SCRIPT = """\
-python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=256 \\
-    data.max_prompt_length=512 data.max_response_length=1024 \\
-    actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct actor_rollout_ref.rollout.name=vllm \\
-    actor_rollout_ref.actor.use_dynamic_bsz=True trainer.n_gpus_per_node=8 trainer.nnodes=1
-"""
-
-
-@pytest.fixture
-def script(tmp_path):
-    """Write a launch script and return its text."""
-    (tmp_path / "run.sh").write_text(SCRIPT, "utf-8")
-    return SCRIPT
-
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):

@@ -192,13 +192,15 @@ def test_fields_of_a_result(cases):
     assert categories <= {category.value for category in Category}
 
 
-def test_cases_keep_the_order_of_the_files(cases, write):
+def test_cases_keep_the_order_of_the_files(cases, write, result):
     write("more.yaml", [case("b"), case("a")])
     code, found, _ = cases(case("c"), case("a"), words="more.yaml")
     assert (code, [item["id"] for item in found]) == (0, ["c", "a", "b", "a"])
     write("bad.yaml", "- id: [\n")
     code, (found,), err = cases(case(), words="bad.yaml")
     assert (code, found["fits"], err[0][:11]) == (1, True, "bad.yaml:2:")
+    code, found, _ = result("estimate bad.yaml")
+    assert (code, [*map("error".__contains__, found)]) == (2, [])
 
 
 def test_the_text_of_cases(run, write):
@@ -262,21 +264,6 @@ def test_settings_and_plan_have_one_verdict(result):
         "no-bfloat16",
     )
     assert (planned[0], planned[1]["verdict"], planned[1]["command"]) == (1, "does-not-fit", None)
-
-
-@pytest.mark.parametrize(
-    ("text", "code", "message"),
-    [
-        ("- id: [\n", 2, "cases.yaml:2:1:"),
-        ("a: 1", 2, "cases.yaml:1:1: ERROR: expected a list of cases"),
-        ("- id: a\n  id: b\n", 2, "duplicate key 'id'"),
-    ],
-)
-def test_yaml_that_is_not_as_it_should_be(result, write, text, code, message):
-    write("cases.yaml", text)
-    found_code, found, err = result("estimate cases.yaml")
-    assert (found_code, any(message in line for line in err)) == (code, True)
-    assert all("error" in item for item in found)
 
 
 def test_another_process_prints_the_same_and_imports_nothing_heavy(run, write, tmp_path):

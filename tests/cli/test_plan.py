@@ -9,7 +9,6 @@ import pytest
 from sphinx_verl_resources.fit.answer import answer
 from sphinx_verl_resources.fit.question import Question
 from sphinx_verl_resources.fit.results import ANSWER_FIELDS as FIELDS
-from sphinx_verl_resources.fit.results import change_result
 from sphinx_verl_resources.fit.words import lines
 from sphinx_verl_resources.memory.registries import EstimatorContext
 
@@ -36,11 +35,7 @@ def test_the_fields_of_an_answer(result):
     assert values["command"].startswith("python3 -m verl.trainer.main_ppo")
     assert values["assumed"] == ["task GRPO", "verl v0.9.0"]
     own = answer(Question("Qwen/Qwen2.5-7B", 2, "A100-80GB", prompt=1024, response=1024), DATA)
-    assert (values["strategy"], values["peak_gib"]) == (
-        own.best.name,
-        round(own.best.estimate.peak / 2**30, 3),
-    )
-    assert values["change"] == [change_result(change) for change in own.changes]
+    assert values["strategy"] == own.best.name
     contested = result("plan Qwen/Qwen2.5-32B --gpus 8xH20")[1]
     assert [item["run"] for item in contested["contested"]] == ["qwen2-5-32b-grpo-8xh20"] == contested["ran"]
     assert contested["contested"][0]["url"].endswith("/3124")

@@ -1,7 +1,8 @@
-"""Settings as YAML and as overrides load as the same settings."""
+"""Settings as YAML and as overrides load as the same settings, and any values come back from YAML."""
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sphinx_verl_resources.strict_yaml import read_yaml
 from sphinx_verl_resources.texts import nested_yaml, overrides
 
 
@@ -37,6 +39,29 @@ def test_a_key_that_is_new_to_the_configuration_gets_a_plus():
 def test_a_shell_hands_on_one_argument(text):
     (argument,) = shlex.split(overrides({"key": text.replace("\0", "")})[0])
     assert argument.startswith("key=")
+
+
+texts = st.text(max_size=5) | st.sampled_from(
+    ["null", "1e400", "\x85", "\u202e", "\x1b[0m", "!!int 8", "&a *a <<: "]
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**17), 10**17) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def plain(value):
+    """Return a value with tuples as lists."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+@given(anything)
+def test_values_come_back_from_yaml(value):
+    document = read_yaml(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), "a.yaml")
+    assert document.problems or plain(document.data) == value
 
 
 names = st.text("abc", min_size=1, max_size=3)

@@ -161,7 +161,7 @@ def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, 
 
 
 @given(
-    st.sampled_from(["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-7B", "Qwen/Qwen3-30B-A3B"]),
+    st.sampled_from(["Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-30B-A3B"]),
     st.data(),
 )
 def test_the_form_has_the_answer_of_the_python_api(model, chosen):

@@ -9,10 +9,8 @@ import pytest
 from sphinx_verl_resources.fit.answer import answer, answer_settings
 from sphinx_verl_resources.fit.command import command_of, launcher
 from sphinx_verl_resources.fit.question import Question
-from sphinx_verl_resources.memory.estimate import estimate
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
-from sphinx_verl_resources.scripts.read import read_script
 
 MEGATRON = {"actor_rollout_ref.actor.strategy": "megatron"}
 CPU = "actor_rollout_ref.actor.optim.override_optimizer_config.optimizer_cpu_offload"
@@ -132,13 +130,3 @@ def test_keys_of_their_version(command):
 
 def test_a_key_that_is_not_recorded_is_set_in_any_case(command):
     assert "++a.b=3" in command(overrides={"a.b": 3}).split()
-
-
-@pytest.mark.parametrize("task", ["GRPO", "PPO", "GRPO-LoRA"])
-@pytest.mark.parametrize("overrides", [{}, MEGATRON])
-def test_the_estimate_of_the_command_is_that_of_the_answer(data, task, overrides):
-    best = answer(Question("Qwen/Qwen2.5-7B", 8, "H100", task=task, overrides=overrides), data).best
-    text = command_of(best, data).replace("$HOME", "/home/me")
-    given = read_script(text, "run.sh")
-    again = estimate(Request("Qwen/Qwen2.5-7B", given.values, gpu="H100"), data)
-    assert again.peak == best.estimate.peak

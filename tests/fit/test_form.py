@@ -10,7 +10,7 @@ from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.fit import form
 from sphinx_verl_resources.fit.answer import Answers
 from sphinx_verl_resources.fit.evidence import figures_of
-from sphinx_verl_resources.fit.fewest import POWERS, size_models, window_of
+from sphinx_verl_resources.fit.fewest import size_models, window_of
 from sphinx_verl_resources.fit.form import (
     RANKS,
     RESPONSES,
@@ -50,15 +50,11 @@ def test_the_answer_for_a_memory_size_holds_for_each_gpu_that_is_named():
         assert capacity_of(group[0]) == min(map(capacity_of, group))
 
 
-def test_windows_begin_where_it_does_not_fit_and_reach_the_fewest_that_fit():
+def test_cells_have_the_numbers_for_their_texts_and_every_text_is_used():
     found = json.loads(answers_texts("Qwen/Qwen2.5-0.5B", DATA)[0])
     windows, texts, words = found["windows"], found["texts"], found["words"]
     assert len(windows) == len(gpu_groups(DATA)) * len(RANKS) * len(RESPONSES)
-    for first, fewest, *cells in windows:
-        verdicts = [found["kinds"][cell[0]][0] for cell in cells]
-        assert len(cells) >= min(4, len(POWERS) - first)
-        assert first == 0 or verdicts[0] == "does-not-fit"
-        assert [first + at for at, verdict in enumerate(verdicts) if verdict == "fits"][:1] == [fewest]
+    for _first, _fewest, *cells in windows:
         for kind, _bars, command, _low, _high, _capacity, *numbers in cells:
             pieces = [texts[index] for index in found["kinds"][kind][1:]]
             pieces += [words[index] for index in found["commands"][command]]
@@ -86,7 +82,7 @@ def test_pieces_add_up_to_the_rounded_total(ask):
         assert sum(pieces_of(phase)) == round(phase.total / GIB)
 
 
-@pytest.mark.parametrize("parallel", [0, 2])
+@pytest.mark.parametrize("parallel", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_only_what_decides_answers_computes_them_again(project, data, monkeypatch, parallel):
     """Another process computes them if there are several, so a file records which."""
     log = data.path.parent / "log"

@@ -122,11 +122,6 @@ def test_layouts_of_well_known_questions(ask, asked, name, offloaded):
     assert (found.verdict, found.best.name, found.best.offloaded) == ("fits", name, offloaded)
 
 
-def test_a_gpu_without_bfloat16_is_refused_at_once(ask):
-    found = ask(gpu="V100-32GB")
-    assert (found.verdict, found.reason) == ("does-not-fit", "no-bfloat16")
-
-
 GIVEN = {
     f"{A}.fsdp_config.param_offload": True,
     f"{A}.megatron.param_offload": True,

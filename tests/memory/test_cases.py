@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from case_texts import GOOD, read
 
 from sphinx_verl_resources.dataset import DataFile, Dataset, configured_directory
 from sphinx_verl_resources.memory.cases import CaseMeasured, Source, load_cases
 
 ADDRESS_MISSING = "the address of the case's source is missing; add source: {repo: owner/name, path: …}, {repo: owner/name, issue: 12} or {url: https://…} [verl.missing_key]"
+
+
+GOOD = "- {id: good, model: Qwen/Qwen2.5-7B, config: {}}\n"
+
+
+def read(text: str):
+    return several({"cases/a.yaml": text})
 
 
 def several(texts: dict[str, str], **options: bool):
@@ -180,15 +186,7 @@ def test_files_without_cases(text, says):
 
 
 @pytest.mark.parametrize("value", [".nan", ".inf", "-1", "0", "1e400", "text"])
-@pytest.mark.parametrize(
-    "field",
-    [
-        "measured.gib",
-        "measured.nvidia_smi_mib",
-        "gpus.memory_gb",
-        "gpus.count",
-    ],
-)
+@pytest.mark.parametrize("field", ["measured.gib", "measured.nvidia_smi_mib", "gpus.memory_gb", "gpus.count"])
 def test_impossible_figures(field, value):
     group, _, name = field.partition(".")
     (problem,) = read(f"{CASE}config: {{}}\n  {group}: {{{name}: {value}}}\n").problems

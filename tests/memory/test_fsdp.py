@@ -108,15 +108,6 @@ def test_phase(ask, sizes, name, row):
     assert sizes(ask({**FULL, **settings}, version=version), name) == pytest.approx(expected)
 
 
-OVERRIDE = "optim.override_optimizer_config"
-STEPS = [({}, 20), (PAIRS, 80), ({OVERRIDE: {"fused": True}}, 16), ({OVERRIDE: {"foreach": False}}, 16)]
-
-
-@pytest.mark.parametrize(("settings", "each"), STEPS)
-def test_bytes_per_parameter_in_the_optimizer_step(ask, sizes, settings, each):
-    assert sum(sizes(ask({**FULL, **settings}), "optimizer-step").values()) == pytest.approx(each * P / 8)
-
-
 G = {"gradients": 4 * P / 8}
 FEW, NEAR_HEAD = 12_000, {"layer-inputs": 0, **G, "gathered-layers": 2 * U}
 LAYER = {**ROOT, **G, "gathered-layers": 4 * U, "root-gradient": 2 * HEAD, "working-set": WORKING * T}
