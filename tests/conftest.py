@@ -11,7 +11,6 @@ import os
 import re
 import sys
 from dataclasses import dataclass, field, replace
-from datetime import date
 from email.message import Message
 from functools import lru_cache, partial
 from importlib import metadata
@@ -22,16 +21,14 @@ import pytest
 import sphinx.jinja2glue
 import sphinx.locale
 import sphinx.util.template
-import yaml
 from hypothesis import settings
-from jinja2 import BytecodeCache
+from jinja2 import FileSystemBytecodeCache
 from jinja2.sandbox import SandboxedEnvironment
 from sphinx.testing.util import SphinxTestApp
 
 from sphinx_verl_resources import dataset
 from sphinx_verl_resources.dataset import configured_directory
 from sphinx_verl_resources.diagnostics import Location
-from sphinx_verl_resources.logs.run_file import run_text as canonical_text
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.strict_yaml import read_yaml
 
@@ -39,13 +36,13 @@ from sphinx_verl_resources.strict_yaml import read_yaml
 os.environ["COLUMNS"] = "100"
 # Helpers are next to the tests and not in a package.
 sys.path.insert(0, str(Path(__file__).parent))
+from run_texts import good_run_text, run_text
 from themes import build_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bs4 import BeautifulSoup
-    from jinja2.bccache import Bucket
 
     from sphinx_verl_resources.strict_yaml import Document
 
@@ -63,31 +60,6 @@ settings.load_profile("few")
 
 #: Minimum size of a registry; run files are smaller.
 REGISTRY_BYTES = 5_000
-#: A run with only the required fields.
-MINIMAL: dict[str, Any] = {
-    "id": "a",
-    "size": "7B",
-    "tag": "MIN",
-    "model": "Qwen/Qwen2.5-7B-Instruct",
-    "task": "GRPO",
-    "gpus": {"count": 2, "type": "H100"},
-    "train": "fsdp",
-    "infer": {"engine": "vllm", "version": "0.8.3"},
-}
-#: A run without a problem of any rule.
-GOOD: dict[str, Any] = {
-    **MINIMAL,
-    "added": date(2025, 7, 12),
-    "versions": {"verl": "0.4.0"},
-    "evidence": [{"kind": "log", "url": "https://example.org/log"}],
-}
-#: Models of other size classes.
-MODELS = {
-    **{f"{size}B": f"Qwen/Qwen2.5-{size}B-Instruct" for size in ("0.5", "1.5", "3", "14", "32")},
-    "70B": "Qwen/Qwen2.5-72B-Instruct",
-    "405B": "meta-llama/Llama-3.1-405B",
-    "671B": "deepseek-ai/DeepSeek-V3",
-}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -114,27 +86,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(5_000, 20, 50)
 
 
-class _Compiled(BytecodeCache):
-    """A cache of compiled templates for the lifetime of a process."""
-
-    def __init__(self) -> None:
-        self.templates: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self.templates:
-            bucket.bytecode_from_string(self.templates[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self.templates[bucket.key] = bucket.bytecode_to_string()
-
-
 @pytest.fixture(scope="session", autouse=True)
-def _templates_compiled_once() -> Iterator[None]:
+def _templates_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Compile templates of Sphinx and its themes once; they are a quarter of a small build's work."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (sphinx.jinja2glue, sphinx.util.template):
-            environment = partial(SandboxedEnvironment, bytecode_cache=_Compiled())
-            patch.setattr(module, "SandboxedEnvironment", environment)
+            cache = FileSystemBytecodeCache(str(tmp_path_factory.mktemp("templates")))
+            patch.setattr(module, "SandboxedEnvironment", partial(SandboxedEnvironment, bytecode_cache=cache))
         yield
 
 
@@ -173,30 +131,13 @@ def left_out(pytestconfig: pytest.Config) -> frozenset[str]:
 @pytest.fixture(scope="session")
 def needs(left_out: frozenset[str]) -> Callable[..., None]:
     """Return a function that skips the test if one of the given modules was left out."""
-
-    def need(*modules: str) -> None:
-        if missing := left_out.intersection(modules):
-            pytest.skip(f"needs {', '.join(sorted(missing))}, which was left out")
-
-    return need
+    return partial(skip_without, left_out)
 
 
-def of_size(**changes: Any) -> dict[str, Any]:
-    """Return the changes, with a model for their size class if they contain none."""
-    model = MODELS.get(changes.get("size", ""))
-    return {"model": model, **changes} if model else changes
-
-
-def run_text(**changes: Any) -> str:
-    """Return the minimal run file with changes; a value of ``...`` removes a key."""
-    fields = {**MINIMAL, **of_size(**changes)}
-    return yaml.safe_dump({key: value for key, value in fields.items() if value is not ...}, sort_keys=False)
-
-
-def good_run_text(**changes: Any) -> str:
-    """Return a run file that has no problem of any rule except through the changes."""
-    fields = {**GOOD, **of_size(**changes)}
-    return canonical_text({key: value for key, value in fields.items() if value is not ...})
+def skip_without(left_out: frozenset[str], *modules: str) -> None:
+    """Skip the test if one of the modules was left out."""
+    if missing := left_out.intersection(modules):
+        pytest.skip(f"needs {', '.join(sorted(missing))}, which was left out")
 
 
 @dataclass
@@ -271,27 +212,21 @@ class Project:
 
     path: Path
     left_out: frozenset[str]
-    needs: Callable[..., None]
     conf: dict[str, Any] = field(default_factory=dict)
 
     def page(self, text: str, name: str = "index.rst") -> Project:
         """Write a page with a title."""
         title = Path(name).stem
         head = f"# {title}\n\n" if name.endswith(".md") else f"{title}\n{'=' * len(title)}\n\n"
-        orphan = (
-            ""
-            if name.startswith("index")
-            else ("---\norphan: true\n---\n\n" if name.endswith(".md") else ":orphan:\n\n")
-        )
-        (self.path / name).write_text(orphan + head + text, "utf-8")
+        orphan = "---\norphan: true\n---\n\n" if name.endswith(".md") else ":orphan:\n\n"
+        (self.path / name).write_text(orphan * (not name.startswith("index")) + head + text, "utf-8")
         return self
 
     def build(self, builder: str = "html", *, parallel: int = 0, fresh: bool = False, **conf: Any) -> Build:
         """Build with the given settings; the environment is kept between calls."""
         self.conf.update(conf)
-        self.needs(self.conf.get("html_theme", "alabaster"))
-        if any(self.path.rglob("*.md")):
-            self.needs("myst_parser")
+        parser = ["myst_parser"] if any(self.path.rglob("*.md")) else []
+        skip_without(self.left_out, self.conf.get("html_theme", "alabaster"), *parser)
         settings = {"extensions": [], **self.conf}
         extensions = [name for name in settings["extensions"] if name not in self.left_out]
         settings["extensions"] = [*extensions, "sphinx_verl_resources"]
@@ -300,9 +235,8 @@ class Project:
         lines = [f"{key} = {value!r}" for key, value in settings.items()]
         (self.path / "conf.py").write_text("\n".join(lines) + "\n", "utf-8")
         status, warning = io.StringIO(), io.StringIO()
-        app = SphinxTestApp(
-            builder, srcdir=self.path, status=status, warning=warning, freshenv=fresh, parallel=parallel
-        )
+        how = {"freshenv": fresh, "parallel": parallel, "status": status, "warning": warning}
+        app = SphinxTestApp(builder, srcdir=self.path, **how)
         read: set[str] = set()
         app.connect("env-before-read-docs", lambda app, env, docnames: read.update(docnames), priority=900)
         try:
@@ -316,23 +250,23 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, left_out: frozenset[str], needs: Callable[..., None]) -> Project:
+def project(tmp_path: Path, left_out: frozenset[str]) -> Project:
     """Return a project with the bundled dataset; its directory is next to ``data``."""
     folder = tmp_path / "docs"
     folder.mkdir()
-    return Project(folder, left_out, needs)
+    return Project(folder, left_out)
 
 
 @pytest.fixture(scope="session")
 def new_project(
-    tmp_path_factory: pytest.TempPathFactory, left_out: frozenset[str], needs: Callable[..., None]
+    tmp_path_factory: pytest.TempPathFactory, left_out: frozenset[str]
 ) -> Callable[[str], Project]:
     """Return a function that creates a project for many tests, in a named folder inside a new one."""
 
     def make(name: str) -> Project:
         folder = tmp_path_factory.mktemp("project") / name
         folder.mkdir(parents=True)
-        return Project(folder, left_out, needs)
+        return Project(folder, left_out)
 
     return make
 
@@ -357,11 +291,11 @@ def documentation(
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "popen-gw" in base.name else base) / "documentation"
 
-    def built(theme: str = "sphinx_rtd_theme", builder: str = "html") -> Path:
+    def build(theme: str = "sphinx_rtd_theme", builder: str = "html") -> Path:
         needs("myst_parser", theme)
         return build_once(theme, folder, builder)
 
-    return built
+    return build
 
 
 @pytest.fixture
@@ -382,15 +316,3 @@ def published() -> list[dict[str, str]]:
 def root() -> Path:
     """Return the root of the checkout."""
     return ROOT
-
-
-@pytest.fixture(scope="session")
-def make_run_text() -> Callable[..., str]:
-    """Return ``run_text``."""
-    return run_text
-
-
-@pytest.fixture(scope="session")
-def make_good_run_text() -> Callable[..., str]:
-    """Return ``good_run_text``."""
-    return good_run_text

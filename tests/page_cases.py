@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -24,12 +25,15 @@ from xml.etree import ElementTree  # noqa: ICN001
 
 import pytest
 import yaml
+from run_texts import run_text
+
+from sphinx_verl_resources.fit import form
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "docs/_ext"))
 from reference_lists import in_myst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bs4 import BeautifulSoup, Tag
     from conftest import Build
@@ -62,6 +66,14 @@ def pages_in(*paths: Path) -> list[Any]:
     return rows
 
 
+@contextmanager
+def without_answers() -> Iterator[None]:
+    """Leave out the answers of the form besides the first, which take seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(form, "answers_texts", lambda model, *_others: [json.dumps({"model": model})] * 2)
+        yield
+
+
 def file_of(group: dict[str, Any], number: int, suffix: str) -> str:
     """Return the file name of a page."""
     name = group["pages"][number].get("name", f"page-{number}")
@@ -69,31 +81,29 @@ def file_of(group: dict[str, Any], number: int, suffix: str) -> str:
 
 
 @pytest.fixture(scope="session", name="build_group")
-def group_builder(
-    new_project: Callable[[str], Any], make_run_text: Callable[..., str]
-) -> Callable[[dict[str, Any], str], Built]:
+def group_builder(new_project: Callable[[str], Any]) -> Callable[[dict[str, Any], str], Built]:
     """A function that builds a group in a language once."""
     kept: dict[tuple[str, str], Built] = {}
 
     def build(group: dict[str, Any], suffix: str) -> Built:
         key = (group["name"], suffix)
         if key not in kept:
-            kept[key] = _build(new_project("docs"), group, suffix, make_run_text)
+            kept[key] = _build(new_project("docs"), group, suffix)
         return kept[key]
 
     return build
 
 
-def write_data(folder: Path, files: dict[str, Any], make_run_text: Callable[..., str]) -> None:
+def write_data(folder: Path, files: dict[str, Any]) -> None:
     """Write data files; a name without a dot is that of a run, with the fields that differ from a plain one."""
     for name, content in files.items():
         path = folder / (name if "." in name else f"runs/{name}.yaml")
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = content if isinstance(content, str) else make_run_text(**{"id": name, **(content or {})})
+        text = content if isinstance(content, str) else run_text(**{"id": name, **(content or {})})
         path.write_text(text, "utf-8")
 
 
-def _build(project: Any, group: dict[str, Any], suffix: str, make_run_text: Callable[..., str]) -> Built:
+def _build(project: Any, group: dict[str, Any], suffix: str) -> Built:
     pages = {file_of(group, number, suffix): case["page"] for number, case in enumerate(group["pages"])}
     if "data" in group:
         (project.path.parent / "data/runs").mkdir(parents=True)
@@ -101,7 +111,7 @@ def _build(project: Any, group: dict[str, Any], suffix: str, make_run_text: Call
             name: content.replace("NASTY", group.get("nasty", "")) if isinstance(content, str) else content
             for name, content in group["data"].items()
         }
-        write_data(project.path.parent / "data", data, make_run_text)
+        write_data(project.path.parent / "data", data)
         project.conf["verl_resources_data"] = ["../data"]
     if any(name.endswith(".md") for name in pages):
         project.conf["extensions"] = ["myst_parser"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from run_texts import good_run_text
 
 from sphinx_verl_resources import __version__
 from sphinx_verl_resources.commands import main
@@ -26,14 +27,14 @@ def load(path: Path):
 
 
 @pytest.fixture
-def repository(tmp_path, monkeypatch, make_good_run_text):
+def repository(tmp_path, monkeypatch):
     """Return a function that writes the only run of a repository with data; it is the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
     def write(**changes):
         (tmp_path / "docs/data/runs").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "docs/data/runs/a.yaml").write_text(make_good_run_text(**changes), "utf-8")
+        (tmp_path / "docs/data/runs/a.yaml").write_text(good_run_text(**changes), "utf-8")
 
     write()
     return write

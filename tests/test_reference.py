@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from docutils.parsers.rst.directives import _directives
+from page_cases import without_answers
+from run_texts import good_run_text
 
 from sphinx_verl_resources.commands import main
 
@@ -58,7 +60,7 @@ def reference(root, new_project):
     for name in ("snippets", "examples"):
         shutil.copytree(root / "docs" / name, project.path / name)
     project.page(".. toctree::\n   :glob:\n\n   *\n")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, without_answers():
         patch.syspath_prepend(str(root / "docs/_ext"))
         extensions = ["reference_lists"]
         build = project.build(
@@ -121,13 +123,13 @@ def test_every_command(reference, command):
 
 
 @pytest.mark.parametrize("line", [line for command in COMMANDS for line in examples(command)])
-def test_examples(line, tmp_path, monkeypatch, capsys, make_good_run_text):
+def test_examples(line, tmp_path, monkeypatch, capsys):
     """Each example runs as written, in a folder with its files, next to a checkout of verl."""
     author = ["-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "Begin"]
     for words in (["init", "-q"], author):
         (tmp_path / "verl").mkdir(exist_ok=True)
         subprocess.run(["git", *words], cwd=tmp_path / "verl", check=True)
-    run = make_good_run_text(settings={"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4})
+    run = good_run_text(settings={"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4})
     files = {**FILES, "data/runs/a.yaml": run, "docs/data/runs/a.yaml": run}
     for name, text in files.items():
         (tmp_path / "here" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from page_cases import write_data
+from run_texts import run_text
 from sphinx.util.logging import WarningSuppressor, is_suppressed_warning
 
 from sphinx_verl_resources.commands import main
@@ -32,25 +33,25 @@ def path_of(file: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def project(new_project, make_run_text):
+def project(new_project):
     """A project with every mistake in it."""
-    made = new_project("codes/docs")
-    base = made.path.parent
-    write_data(base, {"data/runs/good.yaml": make_run_text(id="good")}, make_run_text)
+    project = new_project("codes/docs")
+    base = project.path.parent
+    write_data(base, {"data/runs/good.yaml": run_text(id="good")})
     for file, content, *_ in CASES.values():
         if isinstance(content, dict):
             given = {key: ... if value is None else value for key, value in content.items()}
-            content = make_run_text(**{"id": Path(file).stem, **given})
+            content = run_text(**{"id": Path(file).stem, **given})
         if file.endswith(".rst"):
-            made.page(content, Path(file).name)
+            project.page(content, Path(file).name)
         elif content:
-            write_data(base, {path_of(file): content}, make_run_text)
+            write_data(base, {path_of(file): content})
     (base / "data/runs/latin.yaml").write_bytes(CASES["encoding"][1].encode("latin-1"))
     (base / "data/runs/large.yaml").write_bytes(b"#" * (2**20 + 1))
-    made.page(".. verl-runs::\n\n.. verl-memory:: 3B\n")
+    project.page(".. verl-runs::\n\n.. verl-memory:: 3B\n")
     directories = ["../data", "../more", "../last", "../nowhere"]
-    made.conf.update(verl_resources_data=directories, verl_resources_script_url="https://example.org")
-    return made
+    project.conf.update(verl_resources_data=directories, verl_resources_script_url="https://example.org")
+    return project
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bs4 import NavigableString
-from page_cases import check_page, in_myst
+from page_cases import check_page, in_myst, without_answers
 from reference_lists import forms
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def built(request, new_project):
     project.page("Text.\n")
     for name, text in SNIPPETS.items():
         project.page(text if request.param == "rst" else in_myst(text), f"{name}.{request.param}")
-    return project.build(), project.build("text")
+    with without_answers():
+        return project.build(), project.build("text")
 
 
 def outline(element: Tag) -> Iterator[str]:

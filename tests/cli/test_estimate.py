@@ -9,6 +9,7 @@ import sys
 
 import pytest
 import yaml
+from run_texts import good_run_text
 
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.units import Category
@@ -284,22 +285,22 @@ def test_another_process_prints_the_same_and_imports_nothing_heavy(run, write, t
 # -- run files
 
 
-def test_a_run_file(run, result, write, make_good_run_text):
+def test_a_run_file(run, result, write):
     """The result is the same as on the page, with problems at their places in the file."""
     size = f"{ROLLOUT}.tensor_model_parallel_size"
     settings = {"data.train_batch_size": 64, f"{ACTOR}.ppo_micro_batch_size_per_gpu": 1}
-    write("a.yaml", make_good_run_text(settings=settings))
+    write("a.yaml", good_run_text(settings=settings))
     code, (found,), err = result("estimate a.yaml")
     assert (code, found["id"], found["peak_gib"] > 0, err) == (0, "a", True, [])
     assert run("estimate a.yaml")[1].startswith("Borderline: Qwen/Qwen2.5-7B-Instruct, GRPO, on ")
-    text = make_good_run_text(id="b", settings={**settings, size: 3})
+    text = good_run_text(id="b", settings={**settings, size: 3})
     write("b.yaml", text)
     write("cases.yaml", [case("c")])
     _, found, err = result("estimate b.yaml cases.yaml")
     assert [item["id"] for item in found] == ["b", "c"]
     assert err[0].startswith(f"b.yaml:{text.splitlines().index(f'  {size}: 3') + 1}:")
     # Without settings there is no estimate, as on the page, rather than one with verl's defaults.
-    write("a.yaml", make_good_run_text(settings={}))
+    write("a.yaml", good_run_text(settings={}))
     code, (found,), err = result("estimate a.yaml")
     reason = "the run 'a' has no recorded settings; add them to its file"
     assert (code, found["peak_gib"], found["error"][: len(reason)]) == (1, None, reason)

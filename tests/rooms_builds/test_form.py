@@ -7,8 +7,8 @@ import json
 import re
 
 import pytest
+from page_cases import without_answers
 
-from sphinx_verl_resources.fit import form
 from sphinx_verl_resources.fit.directives import MEMORIES
 
 SMALL = ".. verl-what-if::\n   :models: Qwen/Qwen2.5-0.5B, Qwen/Qwen2.5-7B\n"
@@ -24,9 +24,9 @@ PLACES = {
 
 
 @pytest.fixture
-def _no_answers(monkeypatch):
-    """Leave out the answers besides the first, which take seconds."""
-    monkeypatch.setattr(form, "answers_texts", lambda model, *_others: [json.dumps({"model": model})] * 2)
+def _no_answers():
+    with without_answers():
+        yield
 
 
 def files(build):
