@@ -48,20 +48,11 @@ def test_the_drawing_and_the_text_name_layers_and_modules_of_the_code(root, impo
     drawn = re.findall(r'class="layer" x="\d+" y="([\d.]+)"[^>]*>([^<]+)<', drawing)
     assert [name for _, name in sorted(drawn, key=lambda item: float(item[0]))] == [*layers]
     (boxes,) = re.findall(rf"(?s){drawn[0][1]}(.*)imports", drawing)
-    named = {
-        word
-        for text in re.findall('"monospace"[^>]*>([^<]+)<', boxes)
-        for word in text.split()
-        if word not in "·…"
-    }
+    named = {*" ".join(re.findall('"monospace"[^>]*>([^<]+)<', boxes)).split()} - {"·", "…"}
     assert named <= {*map(top, imports)}
     assert {name for layer in layers.values() if len(layer) == 1 for name in layer} <= named
-    flows = (
-        (root / "docs/architecture.rst")
-        .read_text("utf-8")
-        .partition("- **A row")[2]
-        .partition("The modules")[0]
-    )
+    text = (root / "docs/architecture.rst").read_text("utf-8")
+    flows = text.partition("- **A row")[2].partition("The modules")[0]
     assert set(re.findall("``([^`]+)``", flows)) <= {*imports}
 
 

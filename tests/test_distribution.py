@@ -60,17 +60,11 @@ def metadata(root, tmp_path):
 @pytest.fixture
 def check(root, tool, tmp_path):
     """Return a function that checks two good distributions with changes, and returns what is said."""
-    sources = [
-        (target, root / source, path)
-        for source, target in tool.FOLDERS.items()
-        for path in (root / source).rglob("*")
-    ]
     names = {
-        f"{target}/{path.relative_to(source).as_posix()}"
-        for target, source, path in sources
-        if path.is_file()
-        and path.suffix not in {".json", ".po", ".pot", ".pyc"}
-        and path.name != "glossary.md"
+        f"{target}/{path.relative_to(root / source).as_posix()}"
+        for source, target in tool.FOLDERS.items()
+        for path in (root / source).rglob("*.*")
+        if path.suffix not in {".json", ".po", ".pot", ".pyc"} and path.name != "glossary.md"
     }
 
     def checked(added="", removed="", text=METADATA, other=None):

@@ -83,10 +83,8 @@ def test_the_readme_builds_as_typed_and_with_own_runs(readme, project, root):
         shutil.copy(root / f"data/runs/{name}.yaml", project.path / folder / "runs")
     build = project.page(readme("rst")[0].split("\n\n")[0]).build(verl_resources_data=[folder])
     assert build.warnings == []
-    assert re.findall(r'<section class="verl-size" id="size-([\w-]+)"', build.text("index.html")) == [
-        "7b",
-        "14b",
-    ]
+    sizes = re.findall(r'<section class="verl-size" id="size-([\w-]+)"', build.text("index.html"))
+    assert sizes == ["7b", "14b"]
 
 
 def test_the_example_of_an_analysis(root, own, data):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
+import pkgutil
 import re
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
 
@@ -18,10 +21,17 @@ import sphinx_verl_resources
 KINDS_OF_CHANGES = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
 
 
+PACKAGES = pkgutil.walk_packages(sphinx_verl_resources.__path__, "sphinx_verl_resources.")
+
+
+@pytest.mark.parametrize("name", [name for _, name, _ in PACKAGES if not name.endswith("__main__")])
+def test_the_examples_in_docstrings_are_right(name):
+    assert doctest.testmod(import_module(name)).failed == 0
+
+
 def test_import_is_lazy():
     code = "import sys, sphinx_verl_resources; print({'pydantic', 'yaml', 'tabulate', 'docutils', 'sphinx'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
 
 
 def test_the_version_has_one_place(root):
@@ -30,9 +40,8 @@ def test_the_version_has_one_place(root):
     exec((root / "docs/conf.py").read_text("utf-8"), values)
     found = {values["version"], values["release"], version("sphinx-verl-resources")}
     assert found == {sphinx_verl_resources.__version__}
-    assert '[tool.hatch.version]\npath = "sphinx_verl_resources/__init__.py"\n' in (
-        root / "pyproject.toml"
-    ).read_text("utf-8")
+    project = load_toml(root / "pyproject.toml")
+    assert project["tool"]["hatch"]["version"] == {"path": "sphinx_verl_resources/__init__.py"}
 
 
 def test_form_of_the_changelog(root):
@@ -60,11 +69,8 @@ def test_exact_packages_satisfy_the_ranges(root, name):
     assert "://" not in text, "it names no package index"
     pins = re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
     for requirement in map(Requirement, needed):
-        allowed = [
-            requirement.specifier.contains(pinned)
-            for name, pinned in pins
-            if name == requirement.name.lower()
-        ]
+        versions = (pinned for name, pinned in pins if name == requirement.name.lower())
+        allowed = [requirement.specifier.contains(pinned) for pinned in versions]
         assert (allowed and all(allowed)) or requirement.name == "sphinx-verl-resources", requirement
 
 

@@ -8,12 +8,12 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from docutils.parsers.rst.directives import _directives
 from page_cases import without_answers
+from repositories import git
 from run_texts import good_run_text
 
 from sphinx_verl_resources.commands import main
@@ -63,17 +63,11 @@ def reference(root, new_project):
     with pytest.MonkeyPatch.context() as patch, without_answers():
         patch.syspath_prepend(str(root / "docs/_ext"))
         extensions = ["reference_lists"]
-        build = project.build(
-            extensions=extensions, exclude_patterns=["snippets", "examples"], smartquotes=False
-        )
+        left = ["snippets", "examples"]
+        build = project.build(extensions=extensions, exclude_patterns=left, smartquotes=False)
     # The pages refer to others of the documentation.
-    assert [
-        line
-        for line in build.warnings
-        if not re.search(
-            r"\[ref\.|reference\]|unknown document|undefined label|no page shows it|\[toc\.", line
-        )
-    ] == []
+    others = r"\[ref\.|reference\]|unknown document|undefined label|no page shows it|\[toc\."
+    assert [line for line in build.warnings if not re.search(others, line)] == []
     return build
 
 
@@ -86,17 +80,13 @@ def test_every_directive_option_role_and_value_of_conf_py(reference):
     for name, directive in _directives.items():
         if name.startswith("verl-"):
             assert f".. {name} ::" in found
-            assert [option for option in directive.option_spec or () if f": {option} :" not in found] == [], (
-                name
-            )
+            options = directive.option_spec or ()
+            assert [option for option in options if f": {option} :" not in found] == [], name
     text = " ".join(reference.soup("directives.html").get_text().split())
     assert [role for role in reference.app.env.get_domain("verl").roles if f":verl:{role}:" not in text] == []
     listed = " ".join(terms(reference, "install"))
-    assert [
-        value.name
-        for value in reference.app.config
-        if value.name.startswith("verl_") and value.name not in listed
-    ] == []
+    values = [value.name for value in reference.app.config if value.name.startswith("verl_")]
+    assert [value for value in values if value not in listed] == []
 
 
 def test_every_message_has_an_anchor(reference, root):
@@ -125,10 +115,8 @@ def test_every_command(reference, command):
 @pytest.mark.parametrize("line", [line for command in COMMANDS for line in examples(command)])
 def test_examples(line, tmp_path, monkeypatch, capsys):
     """Each example runs as written, in a folder with its files, next to a checkout of verl."""
-    author = ["-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m", "Begin"]
-    for words in (["init", "-q"], author):
-        (tmp_path / "verl").mkdir(exist_ok=True)
-        subprocess.run(["git", *words], cwd=tmp_path / "verl", check=True)
+    git("init", "-q", str(tmp_path / "verl"), folder=tmp_path)
+    git("commit", "-q", "--allow-empty", "-m", "Begin", folder=tmp_path / "verl")
     run = good_run_text(settings={"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4})
     files = {**FILES, "data/runs/a.yaml": run, "docs/data/runs/a.yaml": run}
     for name, text in files.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
+from repositories import ENVIRONMENT, git
 
 pytestmark = pytest.mark.slow
 
@@ -35,21 +35,9 @@ def build(docs: Path) -> tuple[BeautifulSoup, str]:
     return BeautifulSoup(page, "html.parser"), done.stderr.replace(f"{docs}/", "")
 
 
-def git(folder: Path, *arguments: str) -> str:
-    names = ("user.name=A", "user.email=a@example.org")
-    command = ["git", "-C", str(folder), *(word for name in names for word in ("-c", name)), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def adopt(root: Path, checkout: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(root / "tools/adopt.py"), str(checkout)]
-    names = {
-        "GIT_AUTHOR_NAME": "A",
-        "GIT_AUTHOR_EMAIL": "a@b.org",
-        "GIT_COMMITTER_NAME": "A",
-        "GIT_COMMITTER_EMAIL": "a@b.org",
-    }
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **names})
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +48,9 @@ def branch(root, tmp_path_factory):
     for name in ("conf.py", "requirements-docs.txt"):
         path = checkout / "docs" / name
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    git(checkout, "init", "-q", "-b", "main")
-    git(checkout, "add", "-A")
-    git(checkout, "commit", "-q", "-m", "All")
+    git("init", "-q", "-b", "main", folder=checkout)
+    git("add", "-A", folder=checkout)
+    git("commit", "-q", "-m", "All", folder=checkout)
     done = adopt(root, checkout)
     assert done.returncode == 0, done.stderr
     return checkout, done.stdout
@@ -83,8 +71,8 @@ def adopted(branch, needs):
 
 def test_the_branch(branch, guide, root, published):
     checkout, printed = branch
-    assert re.match(r"\[doc\] feat: \w", git(checkout, "log", "-1", "--format=%s"))
-    changed = git(checkout, "diff", "--name-only", "main").split()
+    assert re.match(r"\[doc\] feat: \w", git("log", "-1", "--format=%s", folder=checkout))
+    changed = git("diff", "--name-only", "main", folder=checkout).split()
     assert len([name for name in changed if "/runs/" in name]) == len(published)
     assert {name for name in changed if "/runs/" not in name} == {
         f"docs/{PAGE}", "docs/conf.py", "docs/requirements-docs.txt",
@@ -92,7 +80,7 @@ def test_the_branch(branch, guide, root, published):
     for name in ("conf.py", "requirements-docs.txt"):
         content = (checkout / "docs" / name).read_bytes()
         assert content.count(b"\n") == content.count(b"\r\n")
-        added = git(checkout, "diff", "main", "--", f"docs/{name}").splitlines()
+        added = git("diff", "main", "--", f"docs/{name}", folder=checkout).splitlines()
         lines = [line[1:].rstrip("\r") for line in added if re.match(r"\+[^+\r]", line)]
         assert lines
         assert all(line in guide for line in lines)
@@ -105,9 +93,7 @@ def test_the_branch(branch, guide, root, published):
 
 def test_the_built_rows_are_the_typed_ones(adopted, published):
     tables = adopted[0].select("table.verl-runs tbody tr")
-    rows = [
-        [re.sub(r"\s*\[\d+\]", "", cell.get_text()).strip() for cell in row.select("td")] for row in tables
-    ]
+    rows = [[re.sub(r"\s*\[\d+\]", "", cell.text).strip() for cell in row.select("td")] for row in tables]
     assert sorted(rows) == sorted([row[heading] for heading in HEADINGS] for row in published)
 
 
@@ -138,8 +124,8 @@ def test_sizes_without_a_run_lead_to_a_section_that_says_how_to_add_one(adopted)
 
 def test_the_way_back(branch):
     checkout, _ = branch
-    git(checkout, "revert", "--no-edit", "HEAD")
-    assert git(checkout, "diff", "--stat", "main") == ""
+    git("revert", "--no-edit", "HEAD", folder=checkout)
+    assert git("diff", "--stat", "main", folder=checkout) == ""
 
 
 def test_never_by_name_alone(guide):

@@ -97,7 +97,7 @@ class Site:
 
 @pytest.fixture
 def site(browser: Browser) -> Iterator[Callable[..., Site]]:
-    """A function that serves a folder, optionally with headers, and returns its ``Site``.
+    """A function that serves a folder, optionally with headers or without a server, and returns its ``Site``.
 
     After the test there must be no errors and no requests to other hosts. A test that provokes one removes it
     from ``problems``.
@@ -105,8 +105,9 @@ def site(browser: Browser) -> Iterator[Callable[..., Site]]:
     sites: list[Site] = []
     with ExitStack() as stack:
 
-        def serve(folder: Path, headers: Mapping[str, str] | None = None) -> Site:
-            sites.append(Site(browser, stack.enter_context(served(folder, headers or {}))))
+        def serve(folder: Path, headers: Mapping[str, str] | None = None, *, from_disk: bool = False) -> Site:
+            address = folder.as_uri() if from_disk else stack.enter_context(served(folder, headers or {}))
+            sites.append(Site(browser, address))
             return sites[-1]
 
         yield serve

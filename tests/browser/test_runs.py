@@ -174,14 +174,9 @@ def test_back_undoes_a_filter(opened):
     choose(page, "Size", "7B (1)")
     assert (every_row(page), query(page)) == (["a"], "?gpu=H100&size=7B")
     page.get_by_role("button", name="Clear the filters").click()
-    for shown, address in (
-        (["a"], "?gpu=H100&size=7B"),
-        (["e", "f", "a"], "?gpu=H100"),
-        (["d"], "?gpu=H20"),
-        ([], ""),
-    ):
+    for shown, address in ("a", "?gpu=H100&size=7B"), ("efa", "?gpu=H100"), ("d", "?gpu=H20"), ("defab", ""):
         page.go_back()
-        assert (every_row(page), query(page)) == (shown or ["d", "e", "f", "a", "b"], address)
+        assert ("".join(every_row(page)), query(page)) == (shown, address)
     assert page.url.endswith("runs.html")
 
 
@@ -277,14 +272,10 @@ def test_a_strict_policy_is_kept(site, runs_folder):
     served.problems.clear()
 
 
-def test_pages_from_a_disk_filter_too(browser, runs_folder):
-    page = browser.new_page()
-    errors = []
-    page.on("pageerror", lambda error: errors.append(error))
-    page.goto((runs_folder / "runs.html").as_uri())
+def test_pages_from_a_disk_filter_too(site, runs_folder):
+    page = site(runs_folder, from_disk=True).open("runs.html")
     choose(page, "GPU", "0")
     assert every_row(page) == ["d"]
     page.evaluate("() => { history.replaceState = () => { throw new Error('not from a disk'); }; }")
     choose(page, "GPU", "1")
-    assert (every_row(page), errors) == (["e", "f", "a"], [])
-    page.close()
+    assert every_row(page) == ["e", "f", "a"]

@@ -27,12 +27,10 @@ def written():
 
     def of_output(folder: Path) -> dict[str, bytes]:
         paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
-        for name in [name for name in found if ".buildinfo" in name]:
-            del found[name]
-        if "searchindex.js" in found:
-            found["searchindex.js"] = _without_sphinxs_leftovers(found["searchindex.js"])
-        return found
+        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        if "searchindex.js" in files:
+            files["searchindex.js"] = _without_sphinxs_leftovers(files["searchindex.js"])
+        return {name: content for name, content in files.items() if ".buildinfo" not in name}
 
     return of_output
 

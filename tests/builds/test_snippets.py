@@ -78,11 +78,7 @@ def outline(element: Tag) -> Iterator[str]:
         if "headerlink" in child.get("class", ()):
             continue
         kept = [f"{name}={child[name]}" for name in ATTRIBUTES if name in child.attrs]
-        kept += [
-            f".{name}"
-            for name in child.get("class", ())
-            if name.startswith("verl-") or name in {"num", "wide"}
-        ]
+        kept += [f".{name}" for name in child.get("class", ()) if re.match("verl-|(num|wide)$", name)]
         inside = [*outline(child)]
         if child.name in {"span", "p", "tbody"} and not kept:
             yield from inside

@@ -44,10 +44,8 @@ GOOD = SCRIPT.replace("=7 ", "=0.3 ").replace("$BATCH", "64")
 
 def case(name="a", **changes):
     fields = {"id": name, "model": "Qwen/Qwen2.5-7B", "gpus": {"count": 8, "type": "H100"}, "config": CONFIG}
-    # Through JSON, since YAML would write repeated objects as aliases.
-    return json.loads(
-        json.dumps({key: value for key, value in {**fields, **changes}.items() if value is not None})
-    )
+    kept = {key: value for key, value in {**fields, **changes}.items() if value is not None}
+    return json.loads(json.dumps(kept))  # YAML would write repeated objects as aliases
 
 
 @pytest.fixture
@@ -93,10 +91,7 @@ def test_options_and_files_are_settings_of_verl(result, write):
     assert named["phases"] == result(f"{OWN} {keys}")[1][0]["phases"]
     assert named["assumed"] == ["prompts up to 512 tokens", "verl v0.9.0"]
     write("run.yaml", CONFIG)
-    line, words = (
-        "estimate Qwen/Qwen2.5-7B --gpus 8*H100",
-        [f"{key}={value}" for key, value in CONFIG.items()],
-    )
+    line, words = "estimate Qwen/Qwen2.5-7B --gpus 8*H100", [f"{key}={CONFIG[key]}" for key in CONFIG]
     assert result(f"{line} --settings run.yaml") == result(line, *words)
 
 
@@ -208,10 +203,8 @@ def test_the_text_of_cases(run, write):
     odd = case("odd", config={**CONFIG, f"{ROLLOUT}.speculative_model": "x"})
     write("cases.yaml", [case(), odd, case("bad", model="none/such")])
     code, out, _ = run("estimate cases.yaml")
-    assert (code, [line.split()[:2] for line in out.splitlines()[2:5]]) == (
-        1,
-        [["a", "fits"], ["odd", "fits"], ["bad", "no"]],
-    )
+    rows = [line.split()[:2] for line in out.splitlines()[2:5]]
+    assert (code, rows) == (1, [["a", "fits"], ["odd", "fits"], ["bad", "no"]])
 
 
 @pytest.mark.parametrize(
@@ -246,9 +239,7 @@ def test_verdicts_of_cases(cases):
 @pytest.mark.parametrize(("outcome", "verdict"), [("oom", "borderline"), ("fits", "fits")])
 def test_the_verdict_of_a_case_considers_hosts_unless_it_ran(cases, outcome, verdict):
     """The settings of a run that ran suffice for its hosts; the GPU's memory is judged without the outcome."""
-    (recorded,) = [
-        each for each in EstimatorContext().cases.by_id.values() if each.id == "verl-dsv3-671b-96h20"
-    ]
+    recorded = EstimatorContext().cases.by_id["verl-dsv3-671b-96h20"]
     fields = recorded.model_dump(mode="json", by_alias=True, exclude_unset=True)
     assert cases({**fields, "outcome": outcome})[1][0]["verdict"] == verdict
 
@@ -258,12 +249,8 @@ def test_settings_and_plan_have_one_verdict(result):
     words = f"Qwen/Qwen2.5-0.5B --gpus 8xT4 --task GRPO {ACTOR}.use_dynamic_bsz=True"
     code, (found,), _ = result(f"estimate {words}")
     planned = result(f"plan {words}")
-    assert (code, found["fits"], found["verdict"], found["reason"]) == (
-        1,
-        False,
-        "does-not-fit",
-        "no-bfloat16",
-    )
+    verdict = (found["fits"], found["verdict"], found["reason"])
+    assert (code, *verdict) == (1, False, "does-not-fit", "no-bfloat16")
     assert (planned[0], planned[1]["verdict"], planned[1]["command"]) == (1, "does-not-fit", None)
 
 

@@ -102,11 +102,8 @@ def test_every_problem_belongs_to_an_entry(printed):
 
 def test_the_parser_without_libyaml_gives_the_same(tmp_path):
     """The two parsers differ only in the place of an escape, and in what they notice first in deep nesting."""
-    texts = [
-        entry["text"]
-        for entry in ENTRIES
-        if "text" in entry and not re.search("deep|character", entry["name"])
-    ]
+    entries = (entry for entry in ENTRIES if not re.search("deep|character", entry["name"]))
+    texts = [entry["text"] for entry in entries if "text" in entry]
     code = """if 1:
         import json, sys, yaml
         if sys.argv[1] == "python":
@@ -115,20 +112,12 @@ def test_the_parser_without_libyaml_gives_the_same(tmp_path):
         for text in json.load(sys.stdin):
             print(*read_yaml(text.encode(), "a.yaml").problems, sep="\\n")
     """
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", code, parser],
-            input=json.dumps(texts),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        for parser in ("libyaml", "python")
-    ]
-    assert runs[0].stdout.count("verl.") > 20
+    commands = ([sys.executable, "-c", code, parser] for parser in ("libyaml", "python"))
+    printed = (subprocess.check_output(command, input=json.dumps(texts), text=True) for command in commands)
     # Each parser has its own words.
-    one, other = (re.sub("not valid YAML: [^;]*", "not valid YAML", run.stdout) for run in runs)
+    one, other = (re.sub("not valid YAML: [^;]*", "not valid YAML", text) for text in printed)
     assert one == other
+    assert one.count("verl.") > 20
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +128,9 @@ def wrong(tmp_path_factory) -> set[str]:
     for at, (_, line, values) in enumerate(LINES):
         for index, value in enumerate(values):
             quoted = json.dumps(value, ensure_ascii=False)
-            text = RUN + line.replace('"VALUE"', quoted).replace("VALUE", value) + "\n"
-            (base / f"data/runs/line{at}-{index}.yaml").write_text(
-                text.replace("id: a", f"id: line{at}-{index}"), "utf-8"
-            )
+            run = RUN.replace("id: a", f"id: line{at}-{index}")
+            text = run + line.replace('"VALUE"', quoted).replace("VALUE", value) + "\n"
+            (base / f"data/runs/line{at}-{index}.yaml").write_text(text, "utf-8")
     for at, (_, change) in enumerate(CHANGES):
         text = RUN.replace("id: a", f"id: change{at}").replace(*change)
         (base / f"data/runs/change{at}.yaml").write_text(text, "utf-8")

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from repositories import git
 
 from sphinx_verl_resources.commands import main
 
-IDENTITY = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-IDENTITY |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 PATH = "examples/run_qwen2_5_7b_fsdp.sh"
 TABLE = yaml.safe_load(Path(__file__).with_name("git.yaml").read_text("utf-8"))
-
-
-def git(*words: str, folder: str = "verl") -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "-C", folder, *words]
-    done = subprocess.run(command, env={**kept, **IDENTITY}, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 @pytest.fixture
@@ -59,9 +49,8 @@ def found(capsys):
     def check(links: list[str], repository: str = "verl") -> list[list[str]]:
         Path("data/runs").mkdir(parents=True, exist_ok=True)
         for at, link in enumerate(links):
-            Path(f"data/runs/r{at}.yaml").write_text(
-                TABLE["run"].replace("AT", str(at)).replace("LINK", link), "utf-8"
-            )
+            text = TABLE["run"].replace("AT", str(at)).replace("LINK", link)
+            Path(f"data/runs/r{at}.yaml").write_text(text, "utf-8")
         main(["check", "data", "--repo", repository])
         lines = capsys.readouterr().err.splitlines()
         codes = r"\[verl\.(unknown_ref|unknown_path|moving_ref|script_differs)\]$"
@@ -82,9 +71,8 @@ def test_commits(verl, found):
     names = {"HEAD": head, "SHORT": head[:9], "ZEROS": "0" * 40}
     refs = {ref.format(**names): codes for ref, codes in TABLE["refs"].items()}
     problems = dict(zip(refs, found([script(ref) for ref in refs]), strict=True))
-    assert {
-        ref: [re.search(r"verl\.(\w+)\]$", line)[1] for line in lines] for ref, lines in problems.items()
-    } == refs
+    codes = {ref: [line.rpartition("[verl.")[2][:-1] for line in lines] for ref, lines in problems.items()}
+    assert codes == refs
     assert f"'main' is a branch, which can change; write {head} [" in problems["main"][0]
     assert f"verl has no commit, tag or branch '{'0' * 40}'" in problems["0" * 40][0]
     evidence = [f"evidence: [{{kind: commit, ref: {ref}}}]" for ref in (head, "0" * 40)]
@@ -94,29 +82,25 @@ def test_commits(verl, found):
 def test_paths(verl, found):
     problems = found([f"evidence: [{{kind: script, ref: v0.4.0, path: {path}}}]" for path in TABLE["paths"]])
     for lines, words in zip(problems, TABLE["paths"].values(), strict=True):
-        assert [words in line and "evidence.0.path: v0.4.0 has no file" in line for line in lines] == (
-            [True] if words else []
-        )
+        said = [words in line and "evidence.0.path: v0.4.0 has no file" in line for line in lines]
+        assert said == [True] * bool(words)
 
 
 def test_settings_beside_those_of_the_script(verl, found):
     problems = found([script(settings=line) for line in TABLE["settings"]])
     for lines, words in zip(problems, TABLE["settings"].values(), strict=True):
-        assert [f"is {words}" in line for line in lines] == ([True] if words else [])
+        assert [f"is {words}" in line for line in lines] == [True] * bool(words)
 
 
 def test_the_script_is_that_of_the_commit_and_not_the_one_on_disk(verl, found):
-    links = [
-        script(ref, settings="data.train_batch_size: 256") for ref in ("v0.4.0", git("rev-parse", "HEAD"))
-    ]
+    batch = "data.train_batch_size: 256"
+    links = [script(ref, settings=batch) for ref in ("v0.4.0", git("rev-parse", "HEAD"))]
     Path("verl", PATH).write_text(TABLE["script"].replace("128", "1"), "utf-8")
     assert found(links) == [[], []]
     git("commit", "-q", "-a", "-m", "Another batch")
     git("branch", "v0.4.0")
-    links.append(script(git("rev-parse", "main"), settings="data.train_batch_size: 256"))
-    assert [len(lines) for lines in found(links)] == [0, 0, 1], (
-        "the tag is not taken for the branch of its name"
-    )
+    links.append(script(git("rev-parse", "main"), settings=batch))
+    assert [*map(len, found(links))] == [0, 0, 1], "the tag is not taken for the branch of its name"
 
 
 def test_clones(verl, found):

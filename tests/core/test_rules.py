@@ -7,12 +7,11 @@ about the line below. Without any, only the fixture ``good`` passes.
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+from repositories import git
 
 from sphinx_verl_resources.check import RULES
 from sphinx_verl_resources.commands import load_check, main
@@ -20,12 +19,6 @@ from sphinx_verl_resources.commands import load_check, main
 load_check([])  # all rules
 FIXTURES = sorted(Path(__file__).parent.joinpath("rules").glob("*.yaml"))
 FILE, EXPECT = "# file: ", "# expect: "
-#: The same author and time always give the same commit.
-COMMIT = {
-    **{f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
-    **{f"GIT_{who}_DATE": "2026-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")},
-    "GIT_CONFIG_GLOBAL": os.devnull,
-}
 
 
 def unpack(text: str, folder: Path) -> dict[str, list[str]]:
@@ -37,11 +30,8 @@ def unpack(text: str, folder: Path) -> dict[str, list[str]]:
         (folder / name).write_text(content, "utf-8")
         files[name] = content.splitlines()
     if (folder / "verl").is_dir():
-        environment = {
-            name: word for name, word in os.environ.items() if not name.startswith("GIT_")
-        } | COMMIT
         for words in ("init -q -b main", "add .", "commit -q -m Begin", "tag v0.4.0"):
-            subprocess.run(["git", *words.split()], cwd=folder / "verl", env=environment, check=True)
+            git(*words.split(), folder=folder / "verl")
     return files
 
 

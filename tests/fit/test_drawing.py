@@ -65,10 +65,8 @@ def test_every_run_has_a_chart_whose_pieces_differ_in_lightness_and_letter():
             chart = phase_chart(found, run.short_name)
             check(chart)
             for bar in chart.bars:
-                large = [
-                    each for each in bar.pieces if each.letter and each.end - each.start > 0.01 * found.peak
-                ]
-                for one, other in pairwise(large):
+                large = [each for each in bar.pieces if each.end - each.start > 0.01 * found.peak]
+                for one, other in pairwise(each for each in large if each.letter):
                     assert contrast(one.paint, other.paint) > 1.15, (one, other)
 
 
@@ -84,14 +82,11 @@ def test_label_bar_and_value_follow_each_other_and_bars_end_at_the_totals(critic
     for phase, label, bar, value in zip(critic.phases, cells[::3], cells[1::3], cells[2::3], strict=True):
         is_peak = phase is critic.peak_phase
         assert label.get_text() == (f"{phase.label} (peak)" if is_peak else phase.label)
-        assert (label.name, value.get_text()) == (
-            "strong" if is_peak else "span",
-            f"{phase.total / 2**30:,.0f} GiB",
-        )
+        assert label.name == ("strong" if is_peak else "span")
+        assert value.get_text() == f"{phase.total / 2**30:,.0f} GiB"
         last = bar.select("rect[fill]")[-1]
-        assert share(last["x"]) + share(last["width"]) == pytest.approx(
-            100 * phase.total / critic.high, abs=0.05
-        )
+        end = share(last["x"]) + share(last["width"])
+        assert end == pytest.approx(100 * phase.total / critic.high, abs=0.05)
         assert share(bar.select_one(".verl-limit")["x"]) == limit
         assert bool(bar.select(".verl-range")) == is_peak
     ends = f"{critic.low / 2**30:.0f} to {critic.high / 2**30:.0f} GiB"
@@ -109,16 +104,13 @@ def test_without_a_capacity_there_is_no_line():
 def test_bars_in_a_terminal_have_the_same_ends(critic, width):
     lines = phase_bars_text(critic, width).splitlines()
     assert max(map(len, lines)) <= width
-    labels = 1 + max(
-        map(len, [f"{critic.peak_phase.label} (peak)", *(phase.label for phase in critic.phases)])
-    )
+    names = [f"{critic.peak_phase.label} (peak)", *(phase.label for phase in critic.phases)]
+    labels = 1 + max(map(len, names))
     room = width - labels - 12
     for phase, line in zip(critic.phases, lines, strict=False):
         bar, value = line[labels:-11], line[-11:].strip()
-        assert (value, bar[round(critic.capacity / critic.high * room)]) == (
-            f"{phase.total / 2**30:,.0f} GiB",
-            "|",
-        )
+        limit = bar[round(critic.capacity / critic.high * room)]
+        assert (value, limit) == (f"{phase.total / 2**30:,.0f} GiB", "|")
         inside = bar.replace("|", "W" if phase.total > critic.capacity else " ").rstrip(" -")
         assert len(inside) == pytest.approx(phase.total / critic.high * room, abs=1)
         assert ("-" in bar) == (phase is critic.peak_phase)
@@ -146,9 +138,7 @@ def test_marks_differ_in_lightness_and_have_a_sign_and_a_word():
     inks = {verdict: declared(verdict, "color") for verdict in VERDICTS}
     fills = {verdict: declared(verdict, "background-color") for verdict in VERDICTS if inks[verdict]}
     assert set(VERDICTS) - set(fills) == {"unknown"}
-    assert (
-        len(set(fills.values())) == 3
-    )  # "depends on the lengths" and "borderline" both mean that it may fit
+    assert len(set(fills.values())) == 3  # "depends on the lengths" and "borderline" both: it may fit
     assert min(contrast(*pair) for pair in combinations(set(fills.values()), 2)) >= 3
     assert min(contrast(fill, inks[verdict]) for verdict, fill in fills.items()) >= 4.5
     signs = {declared(verdict, "content") for verdict in VERDICTS}  # no screen reader reads them

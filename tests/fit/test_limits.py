@@ -22,23 +22,26 @@ FITTING = [
 ]
 
 
-def with_settings(layout, settings):
-    return estimate(layout.request.having(settings), DATA)
-
-
 @pytest.mark.parametrize("question", FITTING, ids=lambda question: question.model)
-def test_the_token_budget_is_the_largest_that_fits(question):
+def test_budget_and_response_are_the_largest_that_fit(question):
     found = answer(question, DATA)
-    keys = [f"{A}.ppo_max_token_len_per_gpu", "critic.ppo_max_token_len_per_gpu"]
-    keys.append("critic.ppo_infer_max_token_len_per_gpu")
+    own, prompt = found.best.estimate, question.prompt or 512
+    keys = [key for key in found.best.request.config if key.endswith("max_token_len_per_gpu")]
+    usual = own.settings.actor.micro_batch.tokens
 
-    def fits(tokens):
-        return with_settings(found.best, dict.fromkeys(keys, tokens)).fits
+    def fits(tokens, **others):
+        return estimate(found.best.request.having({**dict.fromkeys(keys, tokens), **others}), DATA).fits
 
-    largest = found.largest_token_budget
-    assert largest >= found.best.estimate.settings.actor.micro_batch.tokens
-    assert fits(largest)
-    assert not fits(largest + 1)
+    def fits_response(response):
+        return fits(max(usual, prompt + response), **{"data.max_response_length": response})
+
+    budget, longest = found.largest_token_budget, found.longest_response
+    assert budget >= usual
+    assert (fits(budget), fits(budget + 1)) == (True, False)
+    assert longest > (question.response or 512)
+    assert fits_response(longest)
+    positions = own.shape.architecture.max_position_embeddings
+    assert longest + prompt == positions or not fits_response(longest + 1)
 
 
 def test_no_token_budget_or_one_that_holds_a_step(ask):
@@ -47,23 +50,6 @@ def test_no_token_budget_or_one_that_holds_a_step(ask):
     assert ask(overrides=by_sequences).largest_token_budget is None
     found = ask("Qwen/Qwen2.5-0.5B", overrides={"data.train_batch_size": 32})
     assert found.largest_token_budget == 32 * 5 * 1024 // 8
-
-
-@pytest.mark.parametrize("question", FITTING, ids=lambda question: question.model)
-def test_the_response_is_the_longest_that_fits(question):
-    found = answer(question, DATA)
-    longest, prompt = found.longest_response, question.prompt or 512
-
-    def fits(response):
-        tokens = max(found.best.estimate.settings.actor.micro_batch.tokens, prompt + response)
-        keys = [key for key in found.best.request.config if key.endswith("max_token_len_per_gpu")]
-        settings = {**dict.fromkeys(keys, tokens), "data.max_response_length": response}
-        return with_settings(found.best, settings).fits
-
-    assert longest > (question.response or 512)
-    assert fits(longest)
-    positions = found.best.estimate.shape.architecture.max_position_embeddings
-    assert longest + prompt == positions or not fits(longest + 1)
 
 
 def test_no_response_is_longer_than_the_positions(ask):

@@ -11,23 +11,14 @@ from sphinx_verl_resources.memory.request import Request
 from sphinx_verl_resources.memory.resolve import key_problem, key_warnings, release_for, settings_problems
 from sphinx_verl_resources.memory.versions import CURRENT, LAST, version_of
 
-DATA = EstimatorContext()
-REGISTRIES = DATA
+REGISTRIES = EstimatorContext()
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-SCHEDULER, WRAP = (
-    f"{ROLLOUT}.chat_scheduler",
-    f"{ACTOR}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap",
-)
-PAD, SUMMON, FORMER = (
-    f"{ACTOR}.pad_to_length",
-    f"{ROLLOUT}.layered_summon",
-    "critic.model.fsdp_config.param_offload",
-)
+SCHEDULER, SUMMON = f"{ROLLOUT}.chat_scheduler", f"{ROLLOUT}.layered_summon"
+WRAP = f"{ACTOR}.fsdp_config.wrap_policy.transformer_layer_cls_to_wrap"
+PAD, FORMER = f"{ACTOR}.pad_to_length", "critic.model.fsdp_config.param_offload"
 OPEN = f"{ACTOR}.megatron.override_transformer_config"
-GONE, OWN = (
-    "; remove it, or correct the version",
-    "remove it, or add it to config_keys.yaml if it belongs to your own recipe",
-)
+GONE = "; remove it, or correct the version"
+OWN = "remove it, or add it to config_keys.yaml if it belongs to your own recipe"
 #: Keys, versions, and the end of the message; empty for keys that the version reads.
 KEYS = [
     (SCHEDULER, "0.4.0", ""),
@@ -66,10 +57,8 @@ def test_the_name_of_a_setting(key, version, message):
     assert (problem.text if problem else "") == (message and f"{key}: {message}")
     if problem:
         sure = "did you mean" in message and "If not" not in message
-        assert (problem.code, problem.is_error) == (
-            "unknown_key" if sure else "config_key",
-            sure and OPEN not in key,
-        )
+        assert problem.code == ("unknown_key" if sure else "config_key")
+        assert problem.is_error == (sure and OPEN not in key)
 
 
 MINI, BATCH = f"{ACTOR}.ppo_mini_batch_size", {"data.train_batch_size": 64}
@@ -108,11 +97,8 @@ WRONG = {
 
 def test_an_estimate_warns_of_what_is_wrong_with_a_run():
     problems = [*settings_problems(WRONG, CURRENT, REGISTRIES)]
-    assert [(each.code, each.is_error) for each in problems] == [
-        ("unknown_key", True),
-        ("config_key", False),
-        ("wrong_type", False),
-    ]
+    assert [each.code for each in problems] == ["unknown_key", "config_key", "wrong_type"]
+    assert [each.is_error for each in problems] == [True, False, False]
     request = Request("Qwen/Qwen2.5-7B", WRONG, gpus=8, gpu="H100")
     warnings = [each for each in estimate(request, REGISTRIES).warnings if each.place.key.startswith("data.")]
     assert [(each.text, each.is_error) for each in warnings] == [(each.text, False) for each in problems]
@@ -148,10 +134,10 @@ def test_keys_decide_the_release(keys, release, why):
 
 def test_recorded_runs_and_cases():
     """Their keys exist, and allow the release that they ran with."""
-    pairs = [(run.settings, version_of_run(run)) for run in DATA.runs.values()]
+    pairs = [(run.settings, version_of_run(run)) for run in REGISTRIES.runs.values()]
     pairs += [
         (case.config or {}, version_of(case.version))
-        for case in DATA.cases.by_id.values()
+        for case in REGISTRIES.cases.by_id.values()
         if case.framework == "verl"
     ]
     assert len(pairs) > 100

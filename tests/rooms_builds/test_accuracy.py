@@ -18,26 +18,24 @@ CASE = {
 @pytest.fixture
 def cases(own, data):
     """Additional cases to those of the package."""
-    found = [
+    rows = [
         CASE,
         {**CASE, "id": "two", "contested": "Somebody else saw 20 GiB."},
         {**CASE, "id": "three", "outcome": "oom", "measured": None, "source": "https://example.org/talk"},
         {**CASE, "id": "four", "model": "nobody/knows", "not_scored": "Too little is known."},
     ]
-    found = [{key: value for key, value in case.items() if value is not None} for case in found]
-    data.write("cases/own.yaml", json.dumps(found))
+    rows = [{key: value for key, value in case.items() if value is not None} for case in rows]
+    data.write("cases/own.yaml", json.dumps(rows))
     return own
 
 
 def test_cases_are_beside_what_was_observed(cases):
     build = cases.page(".. verl-accuracy::\n   :group: fsdp\n").build()
     assert build.warnings == []
-    block = build.soup().select_one("details.verl-details")
+    soup = build.soup()
+    block = soup.select_one("details.verl-details")
     assert block.summary.get_text(strip=True) == f"{len(block.select('tbody tr'))} cases"
-    headings, *rows = [
-        [words(cell) for cell in row.select("th, td")]
-        for row in build.soup().select("table.verl-accuracy tr")
-    ]
+    headings, *rows = [[*map(words, row.select("th, td"))] for row in soup.select("table.verl-accuracy tr")]
     assert headings == [
         "Case and source", "Kind", "Model", "GPUs", "Computed (GiB)", "Range (GiB)", "Observed (GiB)", "Error", "Inside, or verdict",
     ]  # fmt: skip
@@ -45,17 +43,13 @@ def test_cases_are_beside_what_was_observed(cases):
     one, two, three, four = (found[name] for name in ("one", "two", "three", "four"))
     assert (one[1], one[3], one[6]) == ("fsdp", "8*H100", "50.0")
     error = float(one[7].removesuffix(" %").replace("\N{MINUS SIGN}", "-"))
-    assert error == pytest.approx(
-        (float(one[4]) / 50 - 1) * 100, abs=0.2
-    )  # rounding of a figure with one decimal
+    assert error == pytest.approx((float(one[4]) / 50 - 1) * 100, abs=0.2)  # figures have one decimal
     assert one[8] in {"yes", "no"}
     assert (two[7], two[8]) == (one[7], "contested")
     assert (three[0], three[6]) == ("three", "out of memory")
-    assert re.fullmatch(
-        r"(fits|borderline|depends on the lengths|does not fit): (agrees|contradicts)", three[8]
-    )
+    verdicts = "fits|borderline|depends on the lengths|does not fit"
+    assert re.fullmatch(rf"({verdicts}): (agrees|contradicts)", three[8])
     assert (four[4], four[7], four[8]) == ("", "", "not scored")
-    soup = build.soup()
     link = next(a for a in soup.select("table.verl-accuracy a") if a.get_text() == "one")
     assert link["href"] == "https://github.com/o/r/issues/7"
     notes = [words(note) for note in soup.select("ul.verl-notes li")]
