@@ -90,14 +90,14 @@ def _settings(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in settings.items():
         *above, name = key.split(".")
-        into = found
+        into = result
         for part in above:
             into = into.setdefault(part, {})
         into[name] = value
-    return found
+    return result
 
 
 def _traceback(frames: list[str]) -> Iterator[str]:

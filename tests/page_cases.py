@@ -139,11 +139,11 @@ def fits(pattern: str, text: str) -> bool:
     return bool(re.fullmatch("(?s:.*?)".join(map(re.escape, pattern.split("…"))), text))
 
 
-def assert_fits(expected: list[str], found: list[str]) -> None:
+def assert_fits(expected: list[str], result: list[str]) -> None:
     """Fail unless each text has the form of the pattern at its place."""
-    assert len(expected) == len(found), found
-    for pattern, text in zip(expected, found, strict=True):
-        assert fits(pattern, text), (pattern, found)
+    assert len(expected) == len(result), result
+    for pattern, text in zip(expected, result, strict=True):
+        assert fits(pattern, text), (pattern, result)
 
 
 def words(element: Tag) -> str:
@@ -159,8 +159,8 @@ def selected(soup: BeautifulSoup, selector: str) -> list[str]:
     selector, _, name = selector.partition("@")
     if not name:
         return [words(element) for element in soup.select(selector)]
-    found = (element.get(name, "") for element in soup.select(selector))
-    return [" ".join(value) if isinstance(value, list) else value for value in found]
+    result = (element.get(name, "") for element in soup.select(selector))
+    return [" ".join(value) if isinstance(value, list) else value for value in result]
 
 
 def check_case(built: Built, group: dict[str, Any], suffix: str, number: int) -> None:
@@ -181,14 +181,14 @@ def check_case(built: Built, group: dict[str, Any], suffix: str, number: int) ->
     assert [line for line, _ in said] == [line for line, each in expected.items() for _ in each], said
     assert_fits([*chain(*expected.values())], [message for _, message in said])
     for selector, texts in case.get("select", {}).items():
-        found = selected(soup, selector)
+        result = selected(soup, selector)
         if isinstance(texts, int):
-            assert len(found) == texts, (selector, found)
+            assert len(result) == texts, (selector, result)
         else:
-            assert_fits([texts] if isinstance(texts, str) else texts, found)
+            assert_fits([texts] if isinstance(texts, str) else texts, result)
     for selector, value in case.get("json", {}).items():
-        found = json.loads(soup.select_one(selector).string)
-        assert found == value, found
+        result = json.loads(soup.select_one(selector).string)
+        assert result == value, result
     _check_text(words(body), str(body), case)
     check_page(soup)
     # Every error is visible where the content would be, and every box has its error.

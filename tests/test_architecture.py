@@ -19,15 +19,15 @@ def imports(root) -> dict[str, set[str]]:
         ".".join(parts[:-1] if parts[1:] and parts[-1] == "__init__" else parts): path
         for path, parts in paths.items()
     }
-    found: dict[str, set[str]] = {name: set() for name in names}
+    result: dict[str, set[str]] = {name: set() for name in names}
     for name, path in names.items():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.level:
                 base = [*paths[path][: -node.level], *filter(None, [node.module])]
                 for alias in node.names:
                     target = ".".join([*base, alias.name])
-                    found[name].add(target if target in names else ".".join(base) or "__init__")
-    return found
+                    result[name].add(target if target in names else ".".join(base) or "__init__")
+    return result
 
 
 def top(name: str) -> str:

@@ -50,9 +50,9 @@ def metadata(root, tmp_path):
 
     def of(text):
         (tmp_path / "README.md").write_text(text, "utf-8")
-        found = {"version": "0.1.0"}
-        hook.RepositoryMetadata(str(tmp_path), {}).update(found)
-        return found
+        result = {"version": "0.1.0"}
+        hook.RepositoryMetadata(str(tmp_path), {}).update(result)
+        return result
 
     return of
 
@@ -86,18 +86,18 @@ def check(root, tool, tmp_path):
 
 def test_links_are_absolute_where_the_repository_is_known(metadata, monkeypatch, tmp_path):
     monkeypatch.delenv("VERL_RESOURCES_REPOSITORY", raising=False)
-    found = metadata("![A](docs/a.png)")
-    assert (found["readme"]["text"], "urls" in found) == ("![A](docs/a.png)", False)
+    result = metadata("![A](docs/a.png)")
+    assert (result["readme"]["text"], "urls" in result) == ("![A](docs/a.png)", False)
     monkeypatch.setenv("VERL_RESOURCES_REPOSITORY", REPOSITORY)
-    found = metadata(
+    result = metadata(
         "![A (b)](docs/a.png), [guide](docs/b.md#c), [verl](https://example.org/v) and [top](#d)"
     )
-    assert found["readme"]["content-type"] == "text/markdown"
-    assert found["readme"]["text"] == (
+    assert result["readme"]["content-type"] == "text/markdown"
+    assert result["readme"]["text"] == (
         f"![A (b)]({REPOSITORY}/raw/v0.1.0/docs/a.png), [guide]({REPOSITORY}/blob/v0.1.0/docs/b.md#c), "
         "[verl](https://example.org/v) and [top](#d)"
     )
-    assert found["urls"]["Changelog"] == f"{REPOSITORY}/blob/v0.1.0/CHANGELOG.md"
+    assert result["urls"]["Changelog"] == f"{REPOSITORY}/blob/v0.1.0/CHANGELOG.md"
     (tmp_path / "PKG-INFO").write_text(METADATA)
     assert metadata("Text") == {"version": "0.1.0"}, "a wheel from an sdist keeps its metadata"
 

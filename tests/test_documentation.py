@@ -89,8 +89,8 @@ def test_the_readme_builds_as_typed_and_with_own_runs(readme, project, root):
 
 def test_the_example_of_an_analysis(root, own, data):
     data.write("analysis.yaml", (root / "docs/examples/analysis.yaml").read_text("utf-8"))
-    asked = ("batch size", "model names", "20B, saved by paged-optimizer")
-    build = own.page("".join(f"#. :verl:memory:`{text}`\n" for text in asked)).build()
+    question = ("batch size", "model names", "20B, saved by paged-optimizer")
+    build = own.page("".join(f"#. :verl:memory:`{text}`\n" for text in question)).build()
     assert build.warnings == []
     batch, names, saved = (value.get_text() for value in build.soup().select(".verl-value"))
     assert (batch, names[-10:], saved[-3:]) == ("64", ", 13B, 20B", " GB")
@@ -108,9 +108,9 @@ def test_the_example_of_a_diagnosis(root, monkeypatch, capsys):
 )
 def test_the_documentation_stays_short(root, pages, words):
     """The most words of a page, and of all pages in docs without the lists that are generated."""
-    found = [*root.glob(pages)]
-    assert 0 < len(found) <= 20
-    assert 0 < sum(len(page.read_text("utf-8").split()) for page in found) <= words
+    result = [*root.glob(pages)]
+    assert 0 < len(result) <= 20
+    assert 0 < sum(len(page.read_text("utf-8").split()) for page in result) <= words
 
 
 def test_what_the_estimator_page_says_of_its_misses(root, capsys):

@@ -112,6 +112,6 @@ def test_the_workflow_and_the_example_of_a_test(root, repository, monkeypatch):
         done = [
             subprocess.run(["bash", "-e", "-c", line], capture_output=True, text=True) for line in commands
         ]
-        assert [found.returncode for found in done] == codes, done
-        assert all(re.search(BAD, found.stderr) for found in done) == bool(changes)
+        assert [result.returncode for result in done] == codes, done
+        assert all(re.search(BAD, result.stderr) for result in done) == bool(changes)
         assert Path("summary.md").read_text("utf-8").startswith("| Tag ")

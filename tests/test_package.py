@@ -38,8 +38,8 @@ def test_the_version_has_one_place(root):
     """The version is in the package; metadata, documentation and the newest release in the changelog follow."""
     values = {"__file__": str(root / "docs/conf.py")}
     exec((root / "docs/conf.py").read_text("utf-8"), values)
-    found = {values["version"], values["release"], version("sphinx-verl-resources")}
-    assert found == {sphinx_verl_resources.__version__}
+    output = {values["version"], values["release"], version("sphinx-verl-resources")}
+    assert output == {sphinx_verl_resources.__version__}
     project = load_toml(root / "pyproject.toml")
     assert project["tool"]["hatch"]["version"] == {"path": "sphinx_verl_resources/__init__.py"}
 
@@ -61,10 +61,10 @@ def test_form_of_the_changelog(root):
 @pytest.mark.parametrize("name", ["package", "development", "oldest"])
 def test_exact_packages_satisfy_the_ranges(root, name):
     """If not, run ``make upgrade``."""
-    found = load_toml(root / "pyproject.toml")
-    needed = [*found["build-system"]["requires"], *found["project"]["dependencies"]]
+    output = load_toml(root / "pyproject.toml")
+    needed = [*output["build-system"]["requires"], *output["project"]["dependencies"]]
     if name != "package":
-        needed += chain.from_iterable(found["project"]["optional-dependencies"].values())
+        needed += chain.from_iterable(output["project"]["optional-dependencies"].values())
     text = (root / f"requirements/{name}.txt").read_text("utf-8")
     assert "://" not in text, "it names no package index"
     pins = re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)

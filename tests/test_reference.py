@@ -76,12 +76,12 @@ def terms(build, page: str) -> list[str]:
 
 
 def test_every_directive_option_role_and_value_of_conf_py(reference):
-    found = " ".join(terms(reference, "directives"))
+    result = " ".join(terms(reference, "directives"))
     for name, directive in _directives.items():
         if name.startswith("verl-"):
-            assert f".. {name} ::" in found
+            assert f".. {name} ::" in result
             options = directive.option_spec or ()
-            assert [option for option in options if f": {option} :" not in found] == [], name
+            assert [option for option in options if f": {option} :" not in result] == [], name
     text = " ".join(reference.soup("directives.html").get_text().split())
     assert [role for role in reference.app.env.get_domain("verl").roles if f":verl:{role}:" not in text] == []
     listed = " ".join(terms(reference, "install"))

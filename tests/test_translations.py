@@ -21,10 +21,10 @@ def po(tool):
 
 def test_make_messages_changes_nothing(tool, po):
     assert tool.TEMPLATE.read_bytes() == tool.text(tool.template()), "run make messages"
-    found = tool.translation(po)
-    assert po.with_suffix(".mo").read_bytes() == tool.compiled(found), "run make messages"
-    found.update(tool.template())
-    assert po.read_bytes() == tool.text(found), "run make messages"
+    result = tool.translation(po)
+    assert po.with_suffix(".mo").read_bytes() == tool.compiled(result), "run make messages"
+    result.update(tool.template())
+    assert po.read_bytes() == tool.text(result), "run make messages"
 
 
 def names(text: str) -> set[str]:

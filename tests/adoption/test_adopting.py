@@ -112,9 +112,9 @@ def test_a_mistake_in_the_data_is_a_line_that_verls_ci_fails_on(guide, adopted):
 
 def test_old_anchors_lead_to_their_sections(adopted):
     for anchor, size in (("b", "3b"), ("id3", "7b"), ("id5", "14b"), ("id8", "32b"), ("id11", "70b"), ("id15", "405b"), ("id16", "671b")):  # fmt: skip
-        (found,) = adopted[0].select(f"[id={anchor}]")
-        section = found.find_parent("section") or found
-        assert section["id"] == f"size-{size}" or found.find_next("section")["id"] == f"size-{size}"
+        (result,) = adopted[0].select(f"[id={anchor}]")
+        section = result.find_parent("section") or result
+        assert section["id"] == f"size-{size}" or result.find_next("section")["id"] == f"size-{size}"
 
 
 def test_sizes_without_a_run_lead_to_a_section_that_says_how_to_add_one(adopted):

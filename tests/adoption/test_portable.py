@@ -28,7 +28,7 @@ def alone(hardware_page, project):
 def labels(root) -> set[str]:
     """Return every label and page in the source of the page."""
     source = (root / "docs" / "hardware.rst").read_text("utf-8")
-    return {name for found in LABEL.findall(source) for name in found if name}
+    return {name for result in LABEL.findall(source) for name in result if name}
 
 
 def test_it_builds_without_a_warning_or_a_raw_label(root, alone):

@@ -49,13 +49,13 @@ def browser(needs: Callable[..., None]) -> Iterator[Browser]:
     needs("playwright")
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(launched())
+            instance = stack.enter_context(launched())
         except NoBrowserError as error:
             message = f"{error}; THE TESTS IN A BROWSER ARE SKIPPED"
             if os.environ.get(REQUIRED):
                 pytest.fail(message)
             pytest.skip(message)
-        yield found
+        yield instance
 
 
 @dataclass
@@ -121,9 +121,9 @@ def built_pages(build_group: Callable[..., Any]) -> Callable[[str], Path]:
     """A function that returns the output of a group of ``pages.yaml``, built once for all tests of a process."""
 
     def built(name: str) -> Path:
-        found = build_group(next(group for group in GROUPS if group["name"] == name), "rst")
-        assert found.build.warnings == []
-        return found.build.out
+        pages = build_group(next(group for group in GROUPS if group["name"] == name), "rst")
+        assert pages.build.warnings == []
+        return pages.build.out
 
     return built
 

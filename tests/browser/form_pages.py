@@ -65,38 +65,38 @@ def shown(page, place="form.verl-what-if"):
     return page.locator(place).first.evaluate(LOOK)
 
 
-def check(found, chosen):
+def check(result, chosen):
     """Check that the form shows the answer, for the number of GPUs that it says; return the answer."""
-    count = int(re.sub(".*This is for ([0-9,]+) of .*", r"\1", found["why"]).replace(",", "")
-                if "This is for" in found["why"] else chosen["count"])  # fmt: skip
-    asked = Question(
+    count = int(re.sub(".*This is for ([0-9,]+) of .*", r"\1", result["why"]).replace(",", "")
+                if "This is for" in result["why"] else chosen["count"])  # fmt: skip
+    request = Question(
         chosen["model"], count, chosen["gpu"], lora=int(chosen["lora"]), response=int(chosen["response"])
     )
-    expected = answer(asked, DATA)
+    expected = answer(request, DATA)
     group = next(group for group in gpu_groups(DATA) if group[0].name == chosen["gpu"])
     best, (why, *others) = expected.best.estimate, lines(expected, group)
-    assert found["chosen"] == chosen
-    assert (found["badge"], found["title"]) == (
+    assert result["chosen"] == chosen
+    assert (result["badge"], result["title"]) == (
         f"verl-verdict verl-verdict-{expected.verdict}",
         as_title(label(expected.verdict)),
     )
-    assert found["why"].startswith(why.plain)
+    assert result["why"].startswith(why.plain)
     fits = expected.verdict == "fits"
-    assert found["lines"][0].startswith("To make it fit: ") is not fits
+    assert result["lines"][0].startswith("To make it fit: ") is not fits
     said = [f"{line.title}: {line.plain}" for line in others]
-    assert found["lines"][not fits :] == said
-    assert found["links"] == [f"rows.html#run-{run.id}" for line in others for run in line.runs]
-    words = iter(found["bars"])
+    assert result["lines"][not fits :] == said
+    assert result["links"] == [f"rows.html#run-{run.id}" for line in others for run in line.runs]
+    words = iter(result["bars"])
     assert [(name.removesuffix(" (peak)"), size) for name, size in zip(words, words, strict=True)] == [
         (phase.label, f"{whole(phase.total)} GiB") for phase in best.phases
     ]
     most = max(best.high, best.capacity)
-    for end, width, phase in zip(found["ends"], found["widths"], best.phases, strict=True):
+    for end, width, phase in zip(result["ends"], result["widths"], best.phases, strict=True):
         assert abs(end / width - phase.total / most) < 0.04, "each bar ends at its total"
-    assert found["keys"][-2:] == [
+    assert result["keys"][-2:] == [
         f"Range of the peak: {whole(best.low)} to {whole(best.high)} GiB",
         f"GPU capacity: {whole(best.capacity)} GiB",
     ]
     fits_not = expected.verdict == "does-not-fit"
-    assert found["command"] == ("" if fits_not else command_of(expected.best, DATA))
+    assert result["command"] == ("" if fits_not else command_of(expected.best, DATA))
     return expected

@@ -11,8 +11,8 @@ SHOW_ALL = "Show all 6 runs"
 
 def rows(page, table: int = 0) -> list[str]:
     """Return the ids of the runs that a table shows, in order."""
-    found = page.locator("table.verl-runs").nth(table).locator("tbody tr:visible")
-    return [re.search(r"verl-run-(\w+)", row.get_attribute("class"))[1] for row in found.all()]
+    result = page.locator("table.verl-runs").nth(table).locator("tbody tr:visible")
+    return [re.search(r"verl-run-(\w+)", row.get_attribute("class"))[1] for row in result.all()]
 
 
 def every_row(page) -> list[str]:

@@ -49,7 +49,7 @@ def test_axe(documentation, site, theme, scheme):
     for name in [*names, FILTERED]:
         page.goto(f"{opened.address}/{name}")
         page.evaluate(script)
-        broken += [(name, *found) for found in page.evaluate(RUN, [only, FEW])]
+        broken += [(name, *result) for result in page.evaluate(RUN, [only, FEW])]
     assert broken == []
 
 

@@ -47,9 +47,9 @@ def test_label_bar_and_value_are_legible_on_one_line(project, site, needs, theme
         page = opened.open(viewport={"width": width, "height": 900})
         page.evaluate(f"document.documentElement.dir = '{direction}'")
         page.evaluate("document.querySelectorAll('details').forEach(item => { item.open = true })")
-        found = page.evaluate(MEASURES)
-        assert len(found) > 4
-        for sizes, bars, wrong in found:
+        result = page.evaluate(MEASURES)
+        assert len(result) > 4
+        for sizes, bars, wrong in result:
             assert 12 <= min(sizes) <= max(sizes) <= 16
             assert min(bars) >= 80
             assert wrong == 0

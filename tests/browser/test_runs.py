@@ -158,9 +158,9 @@ def test_an_address_that_asks_for_what_is_folded_shows_it(opened, path):
         (f"size={'9' * 500}", f"size={'9' * 80}"),
     ],
 )  # fmt: skip
-def test_what_the_address_asks_in_vain_is_named_and_left_out(opened, address, asked):
+def test_what_the_address_asks_in_vain_is_named_and_left_out(opened, address, question):
     page = opened(f"runs.html?{address}#%E0%A4%A")
-    note = f"Unknown filters in the address: {asked}."
+    note = f"Unknown filters in the address: {question}."
     assert page.locator(".verl-status span").last.text_content() == note
     assert page.locator("b").count() == 0
     choose(page, "Task", "1")

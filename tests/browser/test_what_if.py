@@ -46,11 +46,11 @@ def test_fewer_and_more_gpus_than_in_the_window(open_page):
     choose(page, count="1024")
     assert "It fits on more, too" in shown(page)["why"]
     page = open_page(f"large.html?{query({**FIRST, 'model': LARGE, 'count': '1'})}")
-    found = shown(page)
-    assert found["title"] == "Does not fit"
-    assert "fewer do not fit either" in found["why"]
-    assert re.fullmatch(r"To make it fit: .*\b\d+ GPUs\.", found["lines"][0])
-    check(found, {**FIRST, "model": LARGE, "count": "1"})
+    result = shown(page)
+    assert result["title"] == "Does not fit"
+    assert "fewer do not fit either" in result["why"]
+    assert re.fullmatch(r"To make it fit: .*\b\d+ GPUs\.", result["lines"][0])
+    check(result, {**FIRST, "model": LARGE, "count": "1"})
 
 
 def test_each_field_changes_the_answer_and_the_address(open_page):
@@ -74,8 +74,8 @@ def test_each_field_changes_the_answer_and_the_address(open_page):
         (f"if-gpu={'x' * 5000}", f"if-gpu={'x' * 80}"),
     ],
 )
-def test_what_the_address_asks_in_vain_is_said(open_page, asked, said):
-    page = open_page(f"index.html?{asked}&if-lora=32")
+def test_what_the_address_asks_in_vain_is_said(open_page, question, said):
+    page = open_page(f"index.html?{question}&if-lora=32")
     assert page.locator("[role=status]").inner_text().startswith(f"The form does not offer {said}.")
     assert page.locator(".verl-what-if img").count() == 0
     choose(page, count="32", lora="0")
@@ -92,9 +92,9 @@ def test_two_forms_on_a_page_are_apart(open_page):
     page.evaluate("Object.values(verlWhatIf).at(-1).windows.forEach((window) => window.fill('why', 2))")
     page.locator(f"{second} >> select[name=count]").select_option("1")
     settle(page)
-    found = shown(page, second)
-    assert (found["title"], found["bars"], found["command"]) == ("Unknown", [], "")
-    assert found["why"] == "There is no estimate: why."
+    result = shown(page, second)
+    assert (result["title"], result["bars"], result["command"]) == ("Unknown", [], "")
+    assert result["why"] == "There is no estimate: why."
     check(shown(page), OTHERS)
     assert page.url.endswith(query(OTHERS).replace("/", "%2F")) or page.url.endswith(query(OTHERS))
 

@@ -37,8 +37,8 @@ def written():
 
 def _without_sphinxs_leftovers(index: bytes) -> bytes:
     """Return the search index without what Sphinx forgets to delete from it, or to add, in a second build."""
-    found = json.loads(index[index.index(b"{") : index.rindex(b"}") + 1])
-    del found["indexentries"]
+    result = json.loads(index[index.index(b"{") : index.rindex(b"}") + 1])
+    del result["indexentries"]
     for kind in ("terms", "titleterms"):
-        found[kind] = {word: pages for word, pages in found[kind].items() if pages != []}
-    return json.dumps(found).encode()
+        result[kind] = {word: pages for word, pages in result[kind].items() if pages != []}
+    return json.dumps(result).encode()

@@ -89,9 +89,9 @@ def test_place_words_and_code(project, built, compare_with_page, code):
         shown, place = "conf.py", f"{[line.partition(' ')[0] for line in lines].index(place) + 1}:1"
     start = rf"{re.escape(f'{shown}:{place}: ')}(ERROR|WARNING): {re.escape(message)}"
     lines = [line.replace(f"{project.path}/", "../docs/") for line in built[0]]
-    (found,) = [line for line in lines if re.match(start, line)]
-    assert found.endswith(f" [verl.{code}]")
-    compare_with_page(found)
+    (result,) = [line for line in lines if re.match(start, line)]
+    assert result.endswith(f" [verl.{code}]")
+    compare_with_page(result)
 
 
 def test_every_code_has_its_case(root):
@@ -120,7 +120,7 @@ def test_command_line(tmp_path, monkeypatch, capsys, compare_with_page, name):
         (tmp_path / file).write_text(written_out(content), "utf-8")
     monkeypatch.chdir(tmp_path)
     main(written_out(command).split())
-    found = capsys.readouterr().err.splitlines()
-    matching = [line for line in found if line.startswith(message) and line.endswith(f" [verl.{name}]")]
-    assert matching, found
+    result = capsys.readouterr().err.splitlines()
+    matching = [line for line in result if line.startswith(message) and line.endswith(f" [verl.{name}]")]
+    assert matching, result
     compare_with_page(matching[0])

@@ -40,10 +40,10 @@ def assert_fresh(written):
     """A function that fails if the output of a build differs from that of a fresh build of the same files."""
 
     def check(build, project) -> None:
-        found = written(build.out)
+        result = written(build.out)
         shutil.rmtree(build.out)
         fresh = written(project.build(build.app.builder.name, fresh=True).out)
-        assert [name for name, content in fresh.items() if found.get(name) != content] == []
+        assert [name for name, content in fresh.items() if result.get(name) != content] == []
 
     return check
 

@@ -53,11 +53,11 @@ def test_an_output_that_leaves_out_the_page_shows_text(shown):
 def inventory(build) -> dict[str, dict[str, str]]:
     """Return by type and name the address of each object."""
     with (build.out / "objects.inv").open("rb") as stream:
-        found = InventoryFile.load(stream, "", lambda base, path: path)
+        result = InventoryFile.load(stream, "", lambda base, path: path)
     # Before Sphinx 8.2 it was a tuple, now it is a class.
     return {
         kind: {name: getattr(entry, "uri", None) or entry[2] for name, entry in items.items()}
-        for kind, items in found.items()
+        for kind, items in result.items()
     }
 
 

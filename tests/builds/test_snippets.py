@@ -96,15 +96,15 @@ def test_page(built, name):
     check_page(soup)
     section = soup.select_one("[role=main] section")
     section.h1.extract()
-    found = "\n".join(outline(section)) + "\n"
+    result = "\n".join(outline(section)) + "\n"
     if name.startswith(OTHER_FIGURES):
-        found = re.sub(r"(?<![\w-])\d[\d,.]*(?![\w-])", "0", found)
+        result = re.sub(r"(?<![\w-])\d[\d,.]*(?![\w-])", "0", result)
     else:
-        found += "\n".join(["", "-- as text", *text.text(f"{name}.txt").split("\n")[3:]])
+        result += "\n".join(["", "-- as text", *text.text(f"{name}.txt").split("\n")[3:]])
     golden = GOLDEN / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
-        golden.write_text(found, "utf-8")
-    assert found == golden.read_text("utf-8")
+        golden.write_text(result, "utf-8")
+    assert result == golden.read_text("utf-8")
 
 
 def test_no_message_and_no_other_golden_file(built):
@@ -114,11 +114,11 @@ def test_no_message_and_no_other_golden_file(built):
 
 def used(text: str) -> set[tuple[str, str]]:
     """Return each directive with each of its options in a text in reStructuredText."""
-    found = set()
+    result = set()
     for block in re.split(r"^\.\. ", text, flags=re.MULTILINE)[1:]:
         name, _, rest = block.partition("::")
-        found |= {(name, option) for option in ("", *re.findall(r"^   :([a-z-]+):", rest, re.MULTILINE))}
-    return found
+        result |= {(name, option) for option in ("", *re.findall(r"^   :([a-z-]+):", rest, re.MULTILINE))}
+    return result
 
 
 def test_every_directive_option_and_role_has_an_example(built):

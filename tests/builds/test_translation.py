@@ -39,11 +39,11 @@ def anywhere(message: str) -> str:
 def said(messages: Iterable[str], texts: Iterable[str]) -> set[str]:
     """Return the messages in the texts: sentences anywhere, words only as a complete text."""
     distinct = set(texts)
-    found = set()
+    result = set()
     for message in messages:
         match = re.compile(anywhere(message) if len(message.split()) > 3 else f"^{anywhere(message)}$").search
-        found |= {message} if any(map(match, distinct)) else set()
-    return found
+        result |= {message} if any(map(match, distinct)) else set()
+    return result
 
 
 def values(value: object) -> Iterator[str]:

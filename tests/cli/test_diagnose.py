@@ -26,24 +26,24 @@ FIELDS = [
 def diagnose(tmp_path, run):
     """Return a function that runs the command on a log; it returns exit code, output and errors."""
 
-    def called(log, words=""):
+    def call(log, words=""):
         (tmp_path / "run.log").write_text(log, "utf-8")
         return run(f"diagnose run.log {words}")
 
-    return called
+    return call
 
 
 def test_the_example_of_the_documentation(root, result):
-    _, found, _ = result(f"diagnose {root}/docs/examples/out-of-memory.log")
-    assert list(found) == FIELDS
-    assert (found["phase"], found["step"]) == ("update-forward", 2)
-    assert (found["model"], found["gpus"]) == ("Qwen/Qwen2.5-7B-Instruct", {"count": 8, "type": "H100"})
-    assert (found["tried_gib"], found["in_use_gib"]) == (18.56, 65.9)
-    assert (found["estimate"]["binding_phase"], found["missing"]) == ("update-forward", [])
-    assert {tuple(change) for change in found["change"]} == {
+    _, output, _ = result(f"diagnose {root}/docs/examples/out-of-memory.log")
+    assert list(output) == FIELDS
+    assert (output["phase"], output["step"]) == ("update-forward", 2)
+    assert (output["model"], output["gpus"]) == ("Qwen/Qwen2.5-7B-Instruct", {"count": 8, "type": "H100"})
+    assert (output["tried_gib"], output["in_use_gib"]) == (18.56, 65.9)
+    assert (output["estimate"]["binding_phase"], output["missing"]) == ("update-forward", [])
+    assert {tuple(change) for change in output["change"]} == {
         ("overrides", "peak_gib", "high_gib", "cost", "text")
     }
-    assert found["change"][0]["peak_gib"] < found["estimate"]["peak_gib"]
+    assert output["change"][0]["peak_gib"] < output["estimate"]["peak_gib"]
 
 
 def test_a_log_alone(diagnose, run, monkeypatch):
@@ -67,10 +67,10 @@ def test_what_the_user_adds(diagnose, tmp_path):
     )
     words = f"qwen2.5-7b --gpus 8xH100 --script run.sh {DYNAMIC} --verl-version 0.9.0 --format json"
     code, out, err = diagnose(NO_ROOM, words)
-    found = json.loads(out)
-    assert (code, err, found["model"], found["missing"]) == (0, "", "Qwen/Qwen2.5-7B", [])
-    assert found["change"][0]["overrides"] == {SHARE: 0.4}
-    assert found["estimate"]["capacity_gib"] == pytest.approx(79.15, abs=0.01)
+    output = json.loads(out)
+    assert (code, err, output["model"], output["missing"]) == (0, "", "Qwen/Qwen2.5-7B", [])
+    assert output["change"][0]["overrides"] == {SHARE: 0.4}
+    assert output["estimate"]["capacity_gib"] == pytest.approx(79.15, abs=0.01)
 
 
 @pytest.mark.parametrize(

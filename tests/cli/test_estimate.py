@@ -74,10 +74,10 @@ def cases(write, result):
 
 
 def test_a_question(run, result):
-    code, (found,), err = result(f"{OWN} algorithm.adv_estimator=grpo data.max_response_length=2048")
-    assert (code, err, found["id"]) == (0, [], "Qwen/Qwen2.5-7B")
-    assert found["capacity_gib"] == pytest.approx(79.15, abs=0.01)
-    assert "critic-forward" not in {phase["name"] for phase in found["phases"]}
+    code, (output,), err = result(f"{OWN} algorithm.adv_estimator=grpo data.max_response_length=2048")
+    assert (code, err, output["id"]) == (0, [], "Qwen/Qwen2.5-7B")
+    assert output["capacity_gib"] == pytest.approx(79.15, abs=0.01)
+    assert "critic-forward" not in {phase["name"] for phase in output["phases"]}
     lines = run("estimate qwen2.5-7b --gpu H100")[1].splitlines()
     assert lines[0] == "Fits: Qwen/Qwen2.5-7B, PPO, on 8×H100."
     assert all(words in " ".join(lines) for words in ("task PPO with a critic", "8 GPUs", "Command:"))
@@ -97,19 +97,19 @@ def test_options_and_files_are_settings_of_verl(result, write):
 
 def test_a_launch_script(result, write):
     write("run.sh", SCRIPT)
-    code, (found,), err = result("estimate --script run.sh --gpus H100")
-    assert (code, found["id"]) == (2, "Qwen/Qwen2.5-7B")
+    code, (output,), err = result("estimate --script run.sh --gpus H100")
+    assert (code, output["id"]) == (2, "Qwen/Qwen2.5-7B")
     assert [line.split(": ")[0:2] for line in err] == [["run.sh:8:5", "ERROR"], ["run.sh:6:5", "WARNING"]]
     assert "expected a number from 0 to 1, got 7" in err[0]
     assert "the value of data.train_batch_size is unknown" in err[1]
     mended = f"data.train_batch_size=64 {ROLLOUT}.gpu_memory_utilization=0.25"
     script = f"estimate --script run.sh --gpus H100 {mended}"
-    code, (found,), err = result(script)
+    code, (output,), err = result(script)
     assert (code, err) == (0, [])
     written = (
         f"{ACTOR}.strategy=megatron algorithm.adv_estimator=grpo trainer.nnodes=2 trainer.n_gpus_per_node=4"
     )
-    assert found == result(f"{OWN} {mended} {written}")[1][0]
+    assert output == result(f"{OWN} {mended} {written}")[1][0]
     # What is written out stands above the options, and these above the script.
     more = ("", "--response 16384", "--response 16384 data.max_response_length=512")
     peaks = [result(f"{script} {words}")[1][0]["peak_gib"] for words in more]
@@ -123,8 +123,8 @@ def test_gpus_settle_what_a_script_leaves_open(result, write):
     mended = f"data.train_batch_size=64 {ROLLOUT}.gpu_memory_utilization=0.25"
     _, (left_open,), err = result(f"estimate --script run.sh --gpu H100 {mended}")
     assert (left_open["verdict"], "trainer.nnodes" in err[0]) == ("unknown", True)
-    code, (found,), err = result(f"estimate --script run.sh --gpus 8xH100 {mended}")
-    assert (code, found["undecided"], found["gpus"], err) == (0, [], {"count": 8, "type": "H100"}, [])
+    code, (output,), err = result(f"estimate --script run.sh --gpus 8xH100 {mended}")
+    assert (code, output["undecided"], output["gpus"], err) == (0, [], {"count": 8, "type": "H100"}, [])
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_a_model_by_the_end_of_its_path(result, write, path, message):
     write("run.sh", GOOD)
     recorded = result("estimate --script run.sh --gpus H100")
     write("run.sh", GOOD.replace("MODEL=Qwen/Qwen2.5-7B\n", "").replace("$MODEL", path))
-    code, (found,), err = result("estimate --script run.sh --gpus H100")
+    code, (output,), err = result("estimate --script run.sh --gpus H100")
     if not message:
-        assert (code, [found], err) == recorded
+        assert (code, [output], err) == recorded
         return
-    assert (code, found["id"], message in found["error"]) == (2, "run.sh", True)
+    assert (code, output["id"], message in output["error"]) == (2, "run.sh", True)
     (error,) = (text for text in err if "ERROR" in text)
     assert error.startswith(f"run.sh:4:5: ERROR: {message}")
 
@@ -160,17 +160,17 @@ def test_a_model_by_the_end_of_its_path(result, write, path, message):
 )  # fmt: skip
 def test_texts_that_leave_no_estimate(result, write, option, text, message):
     write("given", text)
-    code, (found,), err = result(f"{OWN} {option}" if option else "estimate a=b")
-    assert (code, bool(found["error"])) == (2, True)
+    code, (output,), err = result(f"{OWN} {option}" if option else "estimate a=b")
+    assert (code, bool(output["error"])) == (2, True)
     assert err[-1].startswith(message) or err[0].startswith(message)
 
 
 def test_registries_of_ones_own(result, data):
     gpu = "name: Z9, vendor: nvidia, memory_gb: 100, memory_mib: 95000, kind: nominal"
     data.write("gpus.yaml", f"gpus:\n- {{{gpu}}}\n")
-    code, (found,), err = result(f"estimate Qwen/Qwen2.5-7B --gpus 8*Z9 --data {data.path}")
-    assert (code, found["capacity_gib"] < 95000 / 1024, "ERROR" in str(err)) == (0, True, False)
-    assert result("estimate Qwen/Qwen2.5-7B --gpus 8*Z9")[1] == [found], "./data is the default"
+    code, (output,), err = result(f"estimate Qwen/Qwen2.5-7B --gpus 8*Z9 --data {data.path}")
+    assert (code, output["capacity_gib"] < 95000 / 1024, "ERROR" in str(err)) == (0, True, False)
+    assert result("estimate Qwen/Qwen2.5-7B --gpus 8*Z9")[1] == [output], "./data is the default"
     data.write("gpus.yaml", "gpus:\n- {name: Z9, vendor: nobody}\n")
     code, _, err = result("estimate Qwen/Qwen2.5-7B --gpus 8*H100")
     assert (code, any(line.startswith("data/gpus.yaml:2:") for line in err)) == (1, True)
@@ -180,23 +180,23 @@ def test_registries_of_ones_own(result, data):
 
 
 def test_fields_of_a_result(cases):
-    code, (found,), err = cases(case())
-    assert (code, err, list(found), found["fits"]) == (0, [], FIELDS, True)
-    assert found["low_gib"] <= found["peak_gib"] <= found["high_gib"] <= found["capacity_gib"]
-    assert found["peak_gib"] == max(phase["total_gib"] for phase in found["phases"])
-    categories = {part["category"] for phase in found["phases"] for part in phase["components"]}
+    code, (output,), err = cases(case())
+    assert (code, err, list(output), output["fits"]) == (0, [], FIELDS, True)
+    assert output["low_gib"] <= output["peak_gib"] <= output["high_gib"] <= output["capacity_gib"]
+    assert output["peak_gib"] == max(phase["total_gib"] for phase in output["phases"])
+    categories = {part["category"] for phase in output["phases"] for part in phase["components"]}
     assert categories <= {category.value for category in Category}
 
 
 def test_cases_keep_the_order_of_the_files(cases, write, result):
     write("more.yaml", [case("b"), case("a")])
-    code, found, _ = cases(case("c"), case("a"), words="more.yaml")
-    assert (code, [item["id"] for item in found]) == (0, ["c", "a", "b", "a"])
+    code, output, _ = cases(case("c"), case("a"), words="more.yaml")
+    assert (code, [item["id"] for item in output]) == (0, ["c", "a", "b", "a"])
     write("bad.yaml", "- id: [\n")
-    code, (found,), err = cases(case(), words="bad.yaml")
-    assert (code, found["fits"], err[0][:11]) == (1, True, "bad.yaml:2:")
-    code, found, _ = result("estimate bad.yaml")
-    assert (code, [*map("error".__contains__, found)]) == (2, [])
+    code, (output,), err = cases(case(), words="bad.yaml")
+    assert (code, output["fits"], err[0][:11]) == (1, True, "bad.yaml:2:")
+    code, output, _ = result("estimate bad.yaml")
+    assert (code, [*map("error".__contains__, output)]) == (2, [])
 
 
 def test_the_text_of_cases(run, write):
@@ -220,18 +220,18 @@ def test_the_text_of_cases(run, write):
     ],
 )  # fmt: skip
 def test_problems_of_a_case_at_their_places(cases, changes, code, message):
-    found_code, (found, other), err = cases(case(**changes), case("b"))
+    found_code, (output, other), err = cases(case(**changes), case("b"))
     assert (found_code, other["fits"], "error" in other) == (code, True, False)
     assert any(line.startswith(f"cases.yaml:{message}") for line in err) == bool(message), err
     is_broken = ": ERROR: " in message
-    assert ("error" in found) == is_broken
-    assert list(found) == [*FIELDS, *(["error"] if is_broken else [])]
+    assert ("error" in output) == is_broken
+    assert list(output) == [*FIELDS, *(["error"] if is_broken else [])]
 
 
 def test_verdicts_of_cases(cases):
     small, unknown = case(gpus={"count": 1, "type": "T4"}), case(gpus={"count": 8, "type": "H10O"})
-    code, found, _ = cases(small, unknown)
-    kept = [(item["verdict"], item["fits"], item["capacity_gib"] is None) for item in found]
+    code, output, _ = cases(small, unknown)
+    kept = [(item["verdict"], item["fits"], item["capacity_gib"] is None) for item in output]
     assert (code, kept) == (1, [("does-not-fit", False, False), ("unknown", None, True)])
     assert [cases(unknown, words=words)[0] for words in ("", "--strict")] == [0, 1]
 
@@ -247,9 +247,9 @@ def test_the_verdict_of_a_case_considers_hosts_unless_it_ran(cases, outcome, ver
 def test_settings_and_plan_have_one_verdict(result):
     """A card without bfloat16 cannot run verl, however little memory the run takes."""
     words = f"Qwen/Qwen2.5-0.5B --gpus 8xT4 --task GRPO {ACTOR}.use_dynamic_bsz=True"
-    code, (found,), _ = result(f"estimate {words}")
+    code, (output,), _ = result(f"estimate {words}")
     planned = result(f"plan {words}")
-    verdict = (found["fits"], found["verdict"], found["reason"])
+    verdict = (output["fits"], output["verdict"], output["reason"])
     assert (code, *verdict) == (1, False, "does-not-fit", "no-bfloat16")
     assert (planned[0], planned[1]["verdict"], planned[1]["command"]) == (1, "does-not-fit", None)
 
@@ -277,19 +277,19 @@ def test_a_run_file(run, result, write):
     size = f"{ROLLOUT}.tensor_model_parallel_size"
     settings = {"data.train_batch_size": 64, f"{ACTOR}.ppo_micro_batch_size_per_gpu": 1}
     write("a.yaml", good_run_text(settings=settings))
-    code, (found,), err = result("estimate a.yaml")
-    assert (code, found["id"], found["peak_gib"] > 0, err) == (0, "a", True, [])
+    code, (output,), err = result("estimate a.yaml")
+    assert (code, output["id"], output["peak_gib"] > 0, err) == (0, "a", True, [])
     assert run("estimate a.yaml")[1].startswith("Borderline: Qwen/Qwen2.5-7B-Instruct, GRPO, on ")
     text = good_run_text(id="b", settings={**settings, size: 3})
     write("b.yaml", text)
     write("cases.yaml", [case("c")])
-    _, found, err = result("estimate b.yaml cases.yaml")
-    assert [item["id"] for item in found] == ["b", "c"]
+    _, output, err = result("estimate b.yaml cases.yaml")
+    assert [item["id"] for item in output] == ["b", "c"]
     assert err[0].startswith(f"b.yaml:{text.splitlines().index(f'  {size}: 3') + 1}:")
     # Without settings there is no estimate, as on the page, rather than one with verl's defaults.
     write("a.yaml", good_run_text(settings={}))
-    code, (found,), err = result("estimate a.yaml")
+    code, (output,), err = result("estimate a.yaml")
     reason = "the run 'a' has no recorded settings; add them to its file"
-    assert (code, found["peak_gib"], found["error"][: len(reason)]) == (1, None, reason)
+    assert (code, output["peak_gib"], output["error"][: len(reason)]) == (1, None, reason)
     assert f": ERROR: {reason}" in err[0]
     assert "no estimate" in run("estimate a.yaml")[1]

@@ -26,12 +26,12 @@ def read(tmp_path, result):
     """Return a function that runs a command on a script; it returns exit code, result and messages."""
     (tmp_path / "run.log").write_text("torch.OutOfMemoryError: CUDA out of memory.\n", "utf-8")
 
-    def called(name, script, words=""):
+    def call(name, script, words=""):
         (tmp_path / "run.sh").write_text(script, "utf-8")
-        code, found, err = result(f"{COMMANDS[name]} --script run.sh {words}")
-        return code, found[0] if isinstance(found, list) else found, err
+        code, output, err = result(f"{COMMANDS[name]} --script run.sh {words}")
+        return code, output[0] if isinstance(output, list) else output, err
 
-    return called
+    return call
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -71,9 +71,9 @@ def test_variables_change_what_is_read(read, device, gpus):
 )
 def test_no_verdict_over_what_was_not_read(read, script, words):
     assert read("estimate", SCRIPT, "--env LARGE=0")[1]["verdict"] == "fits"
-    code, found, _ = read("estimate", script, words)
-    assert (code, found["verdict"], found["peak_gib"]) == (0, "unknown", None)
-    assert found["undecided"]
+    code, output, _ = read("estimate", script, words)
+    assert (code, output["verdict"], output["peak_gib"]) == (0, "unknown", None)
+    assert output["undecided"]
     assert read("estimate", script, f"{words} --strict")[0] == 1
     assert read("diagnose", script, words)[1]["no_estimate"].startswith("not read: ")
 

@@ -47,11 +47,11 @@ def rows(table):
     ]
 
 
-def shortened(found, wanted):
+def shortened(output, wanted):
     """Return the rows, each cell with as many letters as the wanted one."""
     return [
         [cell[: len(want)] for cell, want in zip(row, cells, strict=False)]
-        for row, cells in zip(found, wanted, strict=True)
+        for row, cells in zip(output, wanted, strict=True)
     ]
 
 
@@ -84,10 +84,10 @@ def test_tables(built):
         for table in build.soup().select("table.verl-requirements")
     }
     for size, wanted in entry["requirements"].items():
-        found = [[row[0], row[2].partition(";")[0], *row[3:]] for row in rows(tables[size])]
-        assert shortened(found, wanted) == wanted
-    found, wanted = rows(build.soup().select("table.verl-memory")[-1]), entry["waterfall"]
-    assert shortened(found[-len(wanted) :], wanted) == wanted
+        output = [[row[0], row[2].partition(";")[0], *row[3:]] for row in rows(tables[size])]
+        assert shortened(output, wanted) == wanted
+    output, wanted = rows(build.soup().select("table.verl-memory")[-1]), entry["waterfall"]
+    assert shortened(output[-len(wanted) :], wanted) == wanted
 
 
 def test_numbers_in_formulas_give_their_results(project):

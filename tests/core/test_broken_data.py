@@ -86,12 +86,12 @@ def printed(tmp_path_factory) -> list[str]:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
 def test_problems(printed, entry):
-    found = [line for line in printed if line.startswith(f"{folder_of(entry)}/")]
+    result = [line for line in printed if line.startswith(f"{folder_of(entry)}/")]
     wanted = [pattern(entry, said) for said in entry["says"] if said != "…"]
     others = "…" in entry["says"]
-    assert others or len(found) == len(wanted), found
+    assert others or len(result) == len(wanted), result
     for form in wanted:
-        assert [line for line in found if re.fullmatch(form, line)], f"{form}\n" + "\n".join(found)
+        assert [line for line in result if re.fullmatch(form, line)], f"{form}\n" + "\n".join(result)
 
 
 def test_every_problem_belongs_to_an_entry(printed):
@@ -140,8 +140,8 @@ def wrong(tmp_path_factory) -> set[str]:
 @pytest.mark.parametrize(("at", "good"), [(at, good) for at, (good, *_) in enumerate(LINES)])
 def test_values(wrong, at, good):
     _, line, values = LINES[at]
-    found = [value for index, value in enumerate(values) if (f"line{at}-{index}.yaml" in wrong) == good]
-    assert found == [], line
+    result = [value for index, value in enumerate(values) if (f"line{at}-{index}.yaml" in wrong) == good]
+    assert result == [], line
 
 
 @pytest.mark.parametrize(("at", "good"), [(at, good) for at, (good, *_) in enumerate(CHANGES)])

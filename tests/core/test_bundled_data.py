@@ -85,9 +85,9 @@ def test_schemas_accept_the_data_and_explain_each_field(root):
         assert files
         for file in files:
             validator.validate(yaml.load(file.read_text("utf-8"), Editor))
-        found = dict(fields(schema))
-        assert len(found) >= 5
-        for name, field in found.items():
+        result = dict(fields(schema))
+        assert len(result) >= 5
+        for name, field in result.items():
             assert re.search(r"[.:]\s*\Z", field["description"]), (path.stem, name)
 
 

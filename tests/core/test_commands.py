@@ -197,15 +197,15 @@ def start(root, surrounding, path=""):
 @pytest.mark.parametrize(("surrounding", "code"), TABLE["surroundings"].items())
 def test_a_surrounding(here, root, surrounding, code):
     Path("bad").rename("bäd")
-    found = start(root, surrounding)
-    assert found.returncode == code, found.stderr
+    result = start(root, surrounding)
+    assert result.returncode == code, result.stderr
     for sign in (b"Traceback", b"Errno", b"Exception ignored"):
-        assert sign not in found.stderr + found.stdout
-    assert b"ERROR" not in found.stdout
+        assert sign not in result.stderr + result.stdout
+    assert b"ERROR" not in result.stdout
 
 
 def test_an_interrupt_while_modules_are_loaded(here, root):
     Path("sitecustomize.py").write_text(INTERRUPT, "utf-8")
-    found = start(root, '"$@"', str(here))
-    assert (found.returncode, found.stdout) == (2, b"")
-    assert found.stderr == b"\nverl-resources: interrupted\n"
+    result = start(root, '"$@"', str(here))
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert result.stderr == b"\nverl-resources: interrupted\n"

@@ -43,7 +43,7 @@ def verl(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def found(capsys):
+def report(capsys):
     """Return a function that checks runs with these links, and returns the problems with the checkout by run."""
 
     def check(links: list[str], repository: str = "verl") -> list[list[str]]:
@@ -66,44 +66,44 @@ def script(ref="v0.4.0", path=PATH, settings=""):
     return f"script: {{ref: {ref}, path: {path}}}\nsettings: {{{settings}}}"
 
 
-def test_commits(verl, found):
+def test_commits(verl, report):
     head = git("rev-parse", "HEAD")
     names = {"HEAD": head, "SHORT": head[:9], "ZEROS": "0" * 40}
     refs = {ref.format(**names): codes for ref, codes in TABLE["refs"].items()}
-    problems = dict(zip(refs, found([script(ref) for ref in refs]), strict=True))
+    problems = dict(zip(refs, report([script(ref) for ref in refs]), strict=True))
     codes = {ref: [line.rpartition("[verl.")[2][:-1] for line in lines] for ref, lines in problems.items()}
     assert codes == refs
     assert f"'main' is a branch, which can change; write {head} [" in problems["main"][0]
     assert f"verl has no commit, tag or branch '{'0' * 40}'" in problems["0" * 40][0]
     evidence = [f"evidence: [{{kind: commit, ref: {ref}}}]" for ref in (head, "0" * 40)]
-    assert [len(lines) for lines in found(evidence)] == [0, 1]
+    assert [len(lines) for lines in report(evidence)] == [0, 1]
 
 
-def test_paths(verl, found):
-    problems = found([f"evidence: [{{kind: script, ref: v0.4.0, path: {path}}}]" for path in TABLE["paths"]])
+def test_paths(verl, report):
+    problems = report([f"evidence: [{{kind: script, ref: v0.4.0, path: {path}}}]" for path in TABLE["paths"]])
     for lines, words in zip(problems, TABLE["paths"].values(), strict=True):
         said = [words in line and "evidence.0.path: v0.4.0 has no file" in line for line in lines]
         assert said == [True] * bool(words)
 
 
-def test_settings_beside_those_of_the_script(verl, found):
-    problems = found([script(settings=line) for line in TABLE["settings"]])
+def test_settings_beside_those_of_the_script(verl, report):
+    problems = report([script(settings=line) for line in TABLE["settings"]])
     for lines, words in zip(problems, TABLE["settings"].values(), strict=True):
         assert [f"is {words}" in line for line in lines] == [True] * bool(words)
 
 
-def test_the_script_is_that_of_the_commit_and_not_the_one_on_disk(verl, found):
+def test_the_script_is_that_of_the_commit_and_not_the_one_on_disk(verl, report):
     batch = "data.train_batch_size: 256"
     links = [script(ref, settings=batch) for ref in ("v0.4.0", git("rev-parse", "HEAD"))]
     Path("verl", PATH).write_text(TABLE["script"].replace("128", "1"), "utf-8")
-    assert found(links) == [[], []]
+    assert report(links) == [[], []]
     git("commit", "-q", "-a", "-m", "Another batch")
     git("branch", "v0.4.0")
     links.append(script(git("rev-parse", "main"), settings=batch))
-    assert [*map(len, found(links))] == [0, 0, 1], "the tag is not taken for the branch of its name"
+    assert [*map(len, report(links))] == [0, 0, 1], "the tag is not taken for the branch of its name"
 
 
-def test_clones(verl, found):
+def test_clones(verl, report):
     first = git("rev-parse", "HEAD")
     git("commit", "-q", "--allow-empty", "-m", "Later")
     git("config", "uploadpack.allowFilter", "true")
@@ -111,15 +111,15 @@ def test_clones(verl, found):
     git("clone", "-q", "--no-checkout", "--filter=blob:none", verl.as_uri(), "partial", folder=".")
     git("clone", "-q", verl.as_uri(), "ahead", folder=".")
     git("commit", "-q", "--allow-empty", "-m", "Mine", folder="ahead")
-    ((line,),) = found([script(first)], "shallow")
+    ((line,),) = report([script(first)], "shallow")
     assert "[verl.unknown_ref]" in line
-    ((line,),) = found([script(settings="data.train_batch_size: 1")], "partial")
+    ((line,),) = report([script(settings="data.train_batch_size: 1")], "partial")
     assert "partial" in line
-    ((line,),) = found([script("main")], "ahead")
+    ((line,),) = report([script("main")], "ahead")
     assert f"write {git('rev-parse', 'main')} [" in line, "a commit that was never pushed has no page to link"
 
 
-def test_nothing_in_the_checkout_is_run_and_no_other_is_read(verl, found, tmp_path, monkeypatch):
+def test_nothing_in_the_checkout_is_run_and_no_other_is_read(verl, report, tmp_path, monkeypatch):
     trace = tmp_path / "trace"
     Path("verl", PATH).write_text(f"touch {trace}\n{TABLE['script']}\n$(touch {trace})\n", "utf-8")
     git("commit", "-q", "-a", "-m", "A script that leaves a trace")
@@ -134,12 +134,12 @@ def test_nothing_in_the_checkout_is_run_and_no_other_is_read(verl, found, tmp_pa
     # The variables of a hook of another repository.
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "other/.git/index"))
-    assert [len(lines) for lines in found(links)] == [1, 0]
+    assert [len(lines) for lines in report(links)] == [1, 0]
     assert not trace.exists()
 
 
-def test_what_is_no_checkout(verl, found, monkeypatch, capsys):
-    found([script()])
+def test_what_is_no_checkout(verl, report, monkeypatch, capsys):
+    report([script()])
     # The tests may run inside a checkout; this file ends git's search for one.
     Path("data/.git").write_text("gitdir: nowhere", "utf-8")
     assert main(["check", "data", "--repo", "data"]) == 2

@@ -33,7 +33,7 @@ def test_a_name_means_the_last_entry_that_has_it(entries, memory, names):
     registry: Registry[Gpu] = Registry()
     for entry in entries:
         registry.add(entry)
-    assert {name: (found := registry.get(name)) and found.memory_gb for name in memory} == memory
+    assert {name: (result := registry.get(name)) and result.memory_gb for name in memory} == memory
     assert registry.names == names
 
 

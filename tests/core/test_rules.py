@@ -37,15 +37,15 @@ def unpack(text: str, folder: Path) -> dict[str, list[str]]:
 
 def expected(files: dict[str, list[str]]) -> list[str]:
     """Return the messages that the fixture expects, in the order of ``check``."""
-    found, waiting = [], []
+    result, waiting = [], []
     for name, lines in files.items():
         for number, line in enumerate(lines, 1):
             if line.lstrip().startswith(EXPECT):
                 waiting.append(line.partition(EXPECT)[2])
             else:
-                found += [f"{name}:{number}:{message}" for message in waiting]
+                result += [f"{name}:{number}:{message}" for message in waiting]
                 waiting = []
-    return sorted(found)
+    return sorted(result)
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)

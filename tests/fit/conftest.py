@@ -14,7 +14,7 @@ def ask():
     """Answer a question; further arguments are those of ``Question``."""
     data = EstimatorContext()
 
-    def asked(model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):
+    def answer_to(model="Qwen/Qwen2.5-7B", gpus=8, gpu="H100", **others):
         return answer(Question(model, gpus, gpu, **others), data)
 
-    return asked
+    return answer_to

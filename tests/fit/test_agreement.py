@@ -59,32 +59,32 @@ questions = st.builds(
 with_overrides = st.builds(replace, questions, overrides=overrides)
 
 
-def answered(question):
+def answer_of(question):
     try:
         return answer(question, DATA)
     except NoAnswerError:
         assume(False)
 
 
-def of(found):
+def of(own):
     """Return the parts of an answer that must be the same everywhere."""
-    best = found.best.estimate
+    best = own.best.estimate
     sizes = (best.peak, best.low, best.high, best.capacity, best.host.total)
-    return found.verdict, found.best.offloaded, best.peak_phase.name, *map(gib_value, sizes)
+    return own.verdict, own.best.offloaded, best.peak_phase.name, *map(gib_value, sizes)
 
 
 @given(with_overrides)
 def test_a_plan_never_contradicts_an_estimate_of_its_own_command(question):
     """Nor is a fit without a margin: the whole range, which allows for the known error, is within the GPU."""
-    found = answered(question)
-    settings = read_script(command_of(found.best, DATA).replace("$HOME", "/home/me"), "run.sh").values
-    backend = "megatron" if found.best.is_megatron else None
+    own = answer_of(question)
+    settings = read_script(command_of(own.best, DATA).replace("$HOME", "/home/me"), "run.sh").values
+    backend = "megatron" if own.best.is_megatron else None
     again = answer_settings(Request(question.model, settings, gpu=question.gpu, backend=backend), DATA)
-    assert of(again)[1:] == of(found)[1:]
-    assert again.best.reason == found.best.reason
-    assert {run.id for run in again.evidence} <= {run.id for run in found.evidence}
-    best = found.best.estimate
-    if found.verdict == "fits":
+    assert of(again)[1:] == of(own)[1:]
+    assert again.best.reason == own.best.reason
+    assert {run.id for run in again.evidence} <= {run.id for run in own.evidence}
+    best = own.best.estimate
+    if own.verdict == "fits":
         assert best.peak + best.errors[0] * best.peak_phase.counted <= best.capacity
 
 
@@ -108,21 +108,21 @@ def figures(result):
 
 @given(with_overrides)
 def test_the_commands_have_the_answer_of_the_python_api(question):
-    found = answered(question)
+    own = answer_of(question)
     named = {"task": question.task, "prompt": question.prompt, "response": question.response}
     options = [f"--{name}={value}" for name, value in named.items() if value]
     options += [f"--lora={question.lora}"] if question.lora else []
     options += [f"--gpus={question.gpus}x{question.gpu}"]
     options += [f"{key}={value}" for key, value in question.overrides.items()]
     planned = printed("plan", question.model, *options)
-    assert figures(planned) == of(found)
+    assert figures(planned) == of(own)
     runs = [(run, word) for word in WORDS for run in planned[word]]
-    assert runs == [(run.id, run.word) for run in found.evidence]
-    assert planned["contested"] == [{"run": run, "url": url} for run, url in found.contested.items()]
-    assert planned["measured_runs_of_this_kind"] == (found.accuracy.cases if found.accuracy else 0)
-    assert planned["change"] == [change_result(change) for change in found.changes]
-    assert planned["command"] == found.command
-    assert planned["assumed"] == list(found.assumed)
+    assert runs == [(run.id, run.word) for run in own.evidence]
+    assert planned["contested"] == [{"run": run, "url": url} for run, url in own.contested.items()]
+    assert planned["measured_runs_of_this_kind"] == (own.accuracy.cases if own.accuracy else 0)
+    assert planned["change"] == [change_result(change) for change in own.changes]
+    assert planned["command"] == own.command
+    assert planned["assumed"] == list(own.assumed)
     if planned["command"]:
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder) / "run.sh"
@@ -156,8 +156,8 @@ def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, 
         assert (cell.count or None) == line["gpus"]["count"]
         assert ([cell.ran["id"]] if cell.ran else []) == line["ran"] + line["reported"]
         if cell.count:
-            found = answer(Question(model, cell.count, cell.types[0], task, rank), DATA)
-            assert (found.verdict, found.undercuts is not None) == ("fits", cell.support == "undercuts")
+            own = answer(Question(model, cell.count, cell.types[0], task, rank), DATA)
+            assert (own.verdict, own.undercuts is not None) == ("fits", cell.support == "undercuts")
 
 
 @given(
@@ -174,10 +174,10 @@ def test_the_form_has_the_answer_of_the_python_api(model, chosen):
     rank, response = RANKS[at // len(RESPONSES)], RESPONSES[at % len(RESPONSES)]
     question, gpu = Question(model, lora=rank, response=response), groups[place][0].name
     count = POWERS[first + number]
-    found, cell = Answers(question, DATA).on(count, gpu), cells[number]
+    own, cell = Answers(question, DATA).on(count, gpu), cells[number]
     verdict, _script, *_lines = answers["kinds"][cell[0]]
-    best = found.best.estimate
-    assert verdict == found.verdict
+    best = own.best.estimate
+    assert verdict == own.verdict
     assert cell[3:5] == [round(best.low / GIB), round(best.high / GIB)]
     assert (verdict == "fits") == (first + number >= fits)
     about = {"gpus": {"count": count, "type": gpu}, "lora_rank": rank, "response": response}

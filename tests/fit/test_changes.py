@@ -38,7 +38,7 @@ AGENT = {
 }  # fmt: skip
 
 
-def asked(model="Qwen/Qwen2.5-32B", gpus=8, gpu="H100", task="GRPO", more=None, **others):
+def request_of(model="Qwen/Qwen2.5-32B", gpus=8, gpu="H100", task="GRPO", more=None, **others):
     return fitted(Request(model, {**SAVING, **TASKS[task], **(more or {})}, gpus, gpu, **others), DATA)
 
 
@@ -53,24 +53,24 @@ def after(request, overrides):
 
 #: Questions, and the settings of their first changes.
 CASES = {
-    "fits": (asked("Qwen/Qwen2.5-0.5B"), []),
-    "no GPU": (asked(gpu=None), []),
-    "no bfloat16": (asked("Qwen/Qwen2.5-0.5B", gpu="T4"), []),
+    "fits": (request_of("Qwen/Qwen2.5-0.5B"), []),
+    "no GPU": (request_of(gpu=None), []),
+    "no bfloat16": (request_of("Qwen/Qwen2.5-0.5B", gpu="T4"), []),
     # Adam on the CPU is slow, but keeps the results; bfloat16 may not.
-    "results last": (asked("Qwen/Qwen2.5-7B", 2, "A100-80GB"), [
+    "results last": (request_of("Qwen/Qwen2.5-7B", 2, "A100-80GB"), [
         {f"{A}.strategy": "fsdp2", f"{FSDP}.offload_policy": True}, {f"{FSDP}.model_dtype": "bfloat16"}]),
-    "cheapest first": (asked("Qwen/Qwen2.5-7B", 2, "H200", more={**ON_GPU, SHARE: 0.6}), [
+    "cheapest first": (request_of("Qwen/Qwen2.5-7B", 2, "H200", more={**ON_GPU, SHARE: 0.6}), [
         {f"{FSDP}.optimizer_offload": True}, {f"{FSDP}.param_offload": True}, {SHARE: 0.5},
         {f"{A}.strategy": "fsdp2", f"{FSDP}.offload_policy": True}, {f"{FSDP}.model_dtype": "bfloat16"}]),
-    "weakest step": (asked("Qwen/Qwen2.5-0.5B", more={BUDGET: 200_000, "data.max_response_length": 8192, f"{A}.ppo_mini_batch_size": 8}), [
+    "weakest step": (request_of("Qwen/Qwen2.5-0.5B", more={BUDGET: 200_000, "data.max_response_length": 8192, f"{A}.ppo_mini_batch_size": 8}), [
         {f"{M}.use_fused_kernels": True}, {BUDGET: 100_000}]),
     "measured": (Request("Qwen/Qwen3-4B", AGENT, 1, "RTX-4090", version=(0, 7, 0)), [
         {f"{A}.strategy": "fsdp2", f"{FSDP}.offload_policy": True}]),
     "combination": (Request("Qwen/Qwen2.5-32B", {}, 16, "H100"), [
         {f"{A}.use_dynamic_bsz": True, f"{FSDP}.optimizer_offload": True, "critic.fsdp.optimizer_offload": True, f"{R}.max_model_len": 1024}]),
-    "lengths": (asked("Qwen/Qwen2.5-7B", more={"data.max_response_length": 60_000}), [
+    "lengths": (request_of("Qwen/Qwen2.5-7B", more={"data.max_response_length": 60_000}), [
         {BUDGET: 30_256, **{f"actor_rollout_ref.{role}.ulysses_sequence_parallel_size": 2 for role in ("actor.fsdp_config", "ref.fsdp_config")}}]),
-    "more GPUs": (asked("Qwen/Qwen2.5-72B"), [
+    "more GPUs": (request_of("Qwen/Qwen2.5-72B"), [
         {GPUS[0]: 12, GPUS[1]: 8, BUDGET: 13_312}, {**{key: TASKS["GRPO-LoRA"][key] for key in TASKS["GRPO-LoRA"] if key not in TASKS["GRPO"]}}]),
     "engine starts": (Request("Qwen/Qwen2.5-7B", {**GRPO, f"{A}.use_dynamic_bsz": True, SHARE: 0.1}, 64, "H100"), [
         {f"{R}.max_model_len": 1024, SHARE: 0.2}]),
@@ -80,10 +80,10 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_to_try_first(name):
     request, first = CASES[name]
-    found = changes(request)
-    assert [change.overrides for change in found[: len(first)]] == first
-    assert {change.verdict for change in found} <= {"fits"}
-    assert bool(found) == bool(first)
+    result = changes(request)
+    assert [change.overrides for change in result[: len(first)]] == first
+    assert {change.verdict for change in result} <= {"fits"}
+    assert bool(result) == bool(first)
 
 
 def test_costs_and_sentences():
@@ -94,15 +94,15 @@ def test_costs_and_sentences():
 
 
 def test_less_offloading_where_the_host_is_full():
-    [change] = changes(asked("Qwen/Qwen2.5-7B", 8, "H200"), limit=60 * 2**30)
+    [change] = changes(request_of("Qwen/Qwen2.5-7B", 8, "H200"), limit=60 * 2**30)
     assert change.overrides == ON_GPU
 
 
 def test_where_nothing_suffices_the_nearest_is_returned():
-    request = asked("Qwen/Qwen2.5-72B", 8, "RTX-4090", more={"data.max_response_length": 200_000})
-    [found] = changes(request)
-    assert found.verdict == "does-not-fit"
-    assert found.high < estimate(request, DATA).high
+    request = request_of("Qwen/Qwen2.5-72B", 8, "RTX-4090", more={"data.max_response_length": 200_000})
+    [result] = changes(request)
+    assert result.verdict == "does-not-fit"
+    assert result.high < estimate(request, DATA).high
 
 
 PLANS = [
@@ -117,14 +117,14 @@ PLANS = [
 @pytest.mark.parametrize("question", PLANS, ids=str)
 def test_a_plan_needs_as_many_gpus_as_the_table_says(question):
     """And it proposes LoRA, as the form does."""
-    found = answer(question, DATA)
-    more = next(change for change in found.changes if GPUS[0] in change.overrides)
+    result = answer(question, DATA)
+    more = next(change for change in result.changes if GPUS[0] in change.overrides)
     answers = Answers(question, DATA)
     fewest = next(count for count in COUNTS if verdict_on(answers, count, question.gpu) == "fits")
     assert more.overrides[GPUS[0]] * more.overrides[GPUS[1]] == fewest
-    assert any(key.endswith(("lora.rank", "lora_rank")) for key in found.changes[-1].overrides)
-    for change in found.changes:
-        same = replace(found.best, estimate=after(found.best.request, change.overrides))
+    assert any(key.endswith(("lora.rank", "lora_rank")) for key in result.changes[-1].overrides)
+    for change in result.changes:
+        same = replace(result.best, estimate=after(result.best.request, change.overrides))
         assert (same.verdict, same.estimate.peak) == ("fits", change.peak)
         actor = same.estimate.settings.actor.megatron
         ends = [size for size in (actor.first_layers, actor.last_layers) if size]
@@ -132,23 +132,23 @@ def test_a_plan_needs_as_many_gpus_as_the_table_says(question):
 
 
 def test_a_change_of_the_backend_changes_the_configuration_of_verl():
-    found = answer(Question("Qwen/Qwen2.5-14B", 8, "RTX-5090", prompt=8000, response=8000), DATA)
-    other = next(change for change in found.changes if change.overrides.get("model_engine"))
-    assert (found.best.is_megatron, other.overrides["model_engine"]) == (True, "dp")
+    result = answer(Question("Qwen/Qwen2.5-14B", 8, "RTX-5090", prompt=8000, response=8000), DATA)
+    other = next(change for change in result.changes if change.overrides.get("model_engine"))
+    assert (result.best.is_megatron, other.overrides["model_engine"]) == (True, "dp")
     assert "model_engine=dp" in other.arguments
 
 
 def keeps_its_promise(request):
     """Every change leads to its verdict and peak, needs all its levers, and does not change the question."""
-    found = attempt(request, DATA)
-    if not isinstance(found, Estimate):
+    result = attempt(request, DATA)
+    if not isinstance(result, Estimate):
         return
     wanted = ("data.", "algorithm.", f"{M}.path", f"{A}.use_kl_loss", f"{A}.ppo_mini_batch")
-    for change in changes_for(Layout(request, found)):
+    for change in changes_for(Layout(request, result)):
         same = after(request, change.overrides)
         verdict = Layout(replace(request, config=same.request.config), same).verdict
         assert (change.peak, change.high, change.verdict) == (same.peak, same.high, verdict)
-        assert change.verdict == "fits" or change.high <= found.high
+        assert change.verdict == "fits" or change.high <= result.high
         assert not [
             key for key in change.overrides if key.startswith(wanted) or "ref.fsdp_config.param" in key
         ]

@@ -44,28 +44,28 @@ def check(drawing: Drawing) -> BeautifulSoup:
     """Check the requirements for every chart."""
     html = drawing.node("verl-chart-" + 40 * "x").astext()
     assert len(html.encode()) <= 10_000
-    found = BeautifulSoup(html, "html.parser")
-    assert found.div["role"] == "figure"
-    for element in found.find_all(True):
+    result = BeautifulSoup(html, "html.parser")
+    assert result.div["role"] == "figure"
+    for element in result.find_all(True):
         assert element.name not in {"style", "script"}
         assert {"style", "onload"}.isdisjoint(element.attrs)
-    for rect in found.find_all("rect"):
+    for rect in result.find_all("rect"):
         assert 0 <= share(rect["x"]) <= share(rect["x"]) + share(rect["width"]) <= 100.02
-    assert {svg["aria-hidden"] for svg in found.find_all("svg")} == {"true"}  # the words are text
-    for text in found.find_all("text"):
+    assert {svg["aria-hidden"] for svg in result.find_all("svg")} == {"true"}  # the words are text
+    for text in result.find_all("text"):
         assert contrast("#" + 2 * text["fill"][1:], text.find_previous("rect")["fill"]) >= 4.5
-    return found
+    return result
 
 
 def test_every_run_has_a_chart_whose_pieces_differ_in_lightness_and_letter():
     assert len({category.letter for category in Category}) == len(Category)
     for run in FACTS.runs.values():
         if run.settings:
-            found = estimate(request_of_run(run, FACTS), FACTS)
-            chart = phase_chart(found, run.short_name)
+            result = estimate(request_of_run(run, FACTS), FACTS)
+            chart = phase_chart(result, run.short_name)
             check(chart)
             for bar in chart.bars:
-                large = [each for each in bar.pieces if each.end - each.start > 0.01 * found.peak]
+                large = [each for each in bar.pieces if each.end - each.start > 0.01 * result.peak]
                 for one, other in pairwise(each for each in large if each.letter):
                     assert contrast(one.paint, other.paint) > 1.15, (one, other)
 
@@ -76,8 +76,8 @@ def critic():
 
 
 def test_label_bar_and_value_follow_each_other_and_bars_end_at_the_totals(critic):
-    found = check(phase_chart(critic, "x"))
-    cells = found.div.find_all(recursive=False)[:-1]
+    result = check(phase_chart(critic, "x"))
+    cells = result.div.find_all(recursive=False)[:-1]
     limit = pytest.approx(100 * critic.capacity / critic.high, abs=0.05)
     for phase, label, bar, value in zip(critic.phases, cells[::3], cells[1::3], cells[2::3], strict=True):
         is_peak = phase is critic.peak_phase
@@ -90,14 +90,14 @@ def test_label_bar_and_value_follow_each_other_and_bars_end_at_the_totals(critic
         assert share(bar.select_one(".verl-limit")["x"]) == limit
         assert bool(bar.select(".verl-range")) == is_peak
     ends = f"{critic.low / 2**30:.0f} to {critic.high / 2**30:.0f} GiB"
-    assert f"Range of the peak: {ends}" in found.get_text()
-    assert "GPU capacity: 79 GiB" in found.get_text()
+    assert f"Range of the peak: {ends}" in result.get_text()
+    assert "GPU capacity: 79 GiB" in result.get_text()
 
 
 def test_without_a_capacity_there_is_no_line():
-    found = estimate(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS)
-    assert not check(phase_chart(found, "x")).select(".verl-limit")
-    assert "|" not in phase_bars_text(found, 80)
+    result = estimate(Request("Qwen/Qwen2.5-7B", CONFIG, 8), FACTS)
+    assert not check(phase_chart(result, "x")).select(".verl-limit")
+    assert "|" not in phase_bars_text(result, 80)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -121,10 +121,10 @@ def test_the_waterfall_is_drawn_the_same_way_and_escaped(critic):
     lines = [
         Line("total", label, 1e9, Breakdown((part,)), parts) for label, parts in (("a", (part,)), (NASTY, ()))
     ]
-    found = check(waterfall(lines, NASTY))
-    assert [rect["fill"] for rect in found.find_all("rect")] == [Category.WEIGHTS.colour, "#808080"]
-    assert [value.get_text() for value in found.select("svg + *")] == ["1.0 GB", "1.0 GB"]
-    assert found.strong.get_text() == found.div["aria-label"] == NASTY
+    result = check(waterfall(lines, NASTY))
+    assert [rect["fill"] for rect in result.find_all("rect")] == [Category.WEIGHTS.colour, "#808080"]
+    assert [value.get_text() for value in result.select("svg + *")] == ["1.0 GB", "1.0 GB"]
+    assert result.strong.get_text() == result.div["aria-label"] == NASTY
     assert check(phase_chart(critic, NASTY)).div["aria-label"] == NASTY
 
 

@@ -61,8 +61,8 @@ def test_the_fewest_with_and_without_offloading_and_the_runs_beside_them():
     [("Qwen/Qwen2.5-7B", 16, "no bfloat16"), ("deepseek-ai/DeepSeek-V3", 24, "too little GPU memory")],
 )
 def test_none_has_a_reason(model, memory, why):
-    (found, *_) = fewest_by_memory(Question(model), DATA, (memory,))
-    assert (found.count, found.answer, found.why) == (0, {}, why)
+    (result, *_) = fewest_by_memory(Question(model), DATA, (memory,))
+    assert (result.count, result.answer, result.why) == (0, {}, why)
 
 
 def test_tables_have_the_answers_of_the_command_line():

@@ -51,16 +51,16 @@ def test_the_answer_for_a_memory_size_holds_for_each_gpu_that_is_named():
 
 
 def test_cells_have_the_numbers_for_their_texts_and_every_text_is_used():
-    found = json.loads(answers_texts("Qwen/Qwen2.5-0.5B", DATA)[0])
-    windows, texts, words = found["windows"], found["texts"], found["words"]
+    result = json.loads(answers_texts("Qwen/Qwen2.5-0.5B", DATA)[0])
+    windows, texts, words = result["windows"], result["texts"], result["words"]
     assert len(windows) == len(gpu_groups(DATA)) * len(RANKS) * len(RESPONSES)
     for _first, _fewest, *cells in windows:
         for kind, _bars, command, _low, _high, _capacity, *numbers in cells:
-            pieces = [texts[index] for index in found["kinds"][kind][1:]]
-            pieces += [words[index] for index in found["commands"][command]]
+            pieces = [texts[index] for index in result["kinds"][kind][1:]]
+            pieces += [words[index] for index in result["commands"][command]]
             assert "".join(pieces).count("{#}") == len(numbers)
     for column, name in enumerate(("kinds", "bars", "commands")):
-        assert {cell[column] for _, _, *cells in windows for cell in cells} == set(range(len(found[name])))
+        assert {cell[column] for _, _, *cells in windows for cell in cells} == set(range(len(result[name])))
 
 
 def test_a_window_begins_with_every_number_on_which_it_might_fit():

@@ -27,9 +27,9 @@ def of_space(question, level):
     for sizes, budget in product(backend.sizes, backend.cheapest):
         own = backend.estimate(level, sizes, budget)
         for tensor, tenths in product(tensors, range(5, 9)) if sizes[1] == 1 or gpu.fast_link else ():
-            found = attempt(own.request.having({ENGINE_TP: tensor, ENGINE_SHARE: tenths / 10}), DATA)
-            if isinstance(found, Estimate):
-                yield Layout(found.request, found)
+            result = attempt(own.request.having({ENGINE_TP: tensor, ENGINE_SHARE: tenths / 10}), DATA)
+            if isinstance(result, Estimate):
+                yield Layout(result.request, result)
 
 
 SMALL = [
@@ -117,9 +117,9 @@ AGENT = {"model": "Qwen/Qwen3-4B", "gpus": 1, "gpu": "RTX-4090", "lora": 32, "pr
         (EXPERTS, "Megatron TP 2 EP 4", ON_CPU),
     ],
 )
-def test_layouts_of_well_known_questions(ask, asked, name, offloaded):
-    found = ask(**asked)
-    assert (found.verdict, found.best.name, found.best.offloaded) == ("fits", name, offloaded)
+def test_layouts_of_well_known_questions(ask, answer_to, name, offloaded):
+    result = ask(**answer_to)
+    assert (result.verdict, result.best.name, result.best.offloaded) == ("fits", name, offloaded)
 
 
 GIVEN = {
@@ -151,9 +151,9 @@ def test_what_is_given_is_kept(ask, keys, gpus, task):
 
 def test_a_token_budget_can_hold_a_whole_mini_batch(ask):
     """FSDP in verl v0.9 keeps unsharded gradients from the second micro-batch on."""
-    found = ask("Qwen/Qwen2.5-32B", 64, overrides={f"{A}.strategy": "fsdp"})
-    tokens = found.best.estimate.settings.actor.micro_batch.tokens
-    assert (found.verdict, tokens) == ("fits", 256 * 5 * 1024 // 64)
+    result = ask("Qwen/Qwen2.5-32B", 64, overrides={f"{A}.strategy": "fsdp"})
+    tokens = result.best.estimate.settings.actor.micro_batch.tokens
+    assert (result.verdict, tokens) == ("fits", 256 * 5 * 1024 // 64)
 
 
 NODE = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": 9}
@@ -161,8 +161,8 @@ NODE = {"trainer.nnodes": 1, "trainer.n_gpus_per_node": 9}
 
 def test_an_answer_uses_fewer_gpus_where_all_of_them_do_not_fit(ask):
     """9 GPUs cannot divide the weights of the rollout engine."""
-    found = ask("Qwen/Qwen2.5-32B", 9, "H100")
-    assert (found.verdict, found.best.estimate.settings.gpus, found.request.gpus) == ("fits", 8, 9)
+    result = ask("Qwen/Qwen2.5-32B", 9, "H100")
+    assert (result.verdict, result.best.estimate.settings.gpus, result.request.gpus) == ("fits", 8, 9)
     assert ask("Qwen/Qwen2.5-32B", 9, overrides=NODE).best.estimate.settings.gpus == 9
 
 

@@ -75,19 +75,19 @@ def test_the_setting_that_saves_most(settings, others, phase, setting):
 @pytest.mark.parametrize(("settings", "others", "offered", "missing"), OFFERED)
 def test_settings_that_are_offered(settings, others, offered, missing):
     steps = [step for option in levers.options_for(ask(settings, **others)) for step in option.steps]
-    found = [" ".join(f"{key}={value}" for key, value in step.items()) for step in steps]
-    assert ({*offered} - {*found}, [text for text in found if text.startswith(missing)]) == (set(), [])
+    result = [" ".join(f"{key}={value}" for key, value in step.items()) for step in steps]
+    assert ({*offered} - {*result}, [text for text in result if text.startswith(missing)]) == (set(), [])
 
 
 @limited(max_examples=25)
 @given(requests)
 def test_a_lever_lowers_only_its_phases(request):
-    found = attempt(request, REGISTRIES)
-    if not isinstance(found, Estimate):
+    result = attempt(request, REGISTRIES)
+    if not isinstance(result, Estimate):
         return
-    before = {phase.name: phase.total for phase in found.phases}
+    before = {phase.name: phase.total for phase in result.phases}
     assert all(lever.sentence for lever in levers.LEVERS)
-    for lever, steps in levers.options_for(found):
+    for lever, steps in levers.options_for(result):
         after = attempt(request.having(steps[-1]), REGISTRIES)
         if isinstance(after, Estimate) and not lever.phases & (levers.STARTUP | levers.HOST):
             lower = {phase.name for phase in after.phases if phase.total < 0.99 * before.get(phase.name, 0)}

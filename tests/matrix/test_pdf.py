@@ -68,11 +68,11 @@ def test_pdf_of_the_memory_pages(project, root):
     shutil.copy(root / "docs/original-figures.csv", project.path)
     pages = [(root / "docs" / f"{name}.rst").read_text("utf-8") for name in ("memory", "original-figures")]
     (project.path / "index.rst").write_text(re.sub(":doc:`[^`]*`", "x", "\n".join(pages)), "utf-8")
-    found = compiled(project.build("latex").out)
+    result = compiled(project.build("latex").out)
     for figure in ("58.2", "37.2", "29.2", "27.3", "18.7", "117.5", "31.9", "386.8", "72.8"):
-        assert figure in found
-    assert "32 × 2048 × 32 × 2560 × 2 × 2 = 21.5 GB" in found
-    assert "−21.0" in found
+        assert figure in result
+    assert "32 × 2048 × 32 × 2560 × 2 × 2 = 21.5 GB" in result
+    assert "−21.0" in result
 
 
 def test_pdf_of_the_documentation(root, tmp_path):

@@ -38,7 +38,7 @@ def ask(registries):
     Keys of settings are verl's, in full or abbreviated; fields of the request have their names.
     """
 
-    def asked(settings=None, *, data=None, **others):
+    def estimate_of(settings=None, *, data=None, **others):
         config = {"algorithm.adv_estimator": "grpo"}
         request = {"model": "Qwen/Qwen2.5-7B", "gpus": 8, "gpu": "H100"}
         for key, value in {**(settings or {}), **others}.items():
@@ -48,18 +48,18 @@ def ask(registries):
             (request if name in OF_REQUEST else config)[name] = value
         return estimate(Request(config=config, **request), data or registries)
 
-    return asked
+    return estimate_of
 
 
 @pytest.fixture(scope="session")
 def sizes():
     """Return the bytes of a phase by component, without those outside of PyTorch and the engine."""
 
-    def found(estimate, name):
+    def sizes_of(estimate, name):
         phase = {item.name: item for item in estimate.phases}[name]
         parts = Counter()
         for part in phase.trainer + phase.engine:
             parts[part.key] += part.size
         return dict(parts)
 
-    return found
+    return sizes_of

@@ -46,11 +46,8 @@ def test_no_recorded_case_or_run_is_contradicted(registries):
     """None that ran out of memory fits, and none that ran does not fit."""
     scores = [score_any(each, registries) for each in CASES if each.is_scored]
     assert {item.case.id for item in scores if item.agrees is False} == CONTRADICTED.keys()
-    ran = [
-        item.estimate.verdict
-        for item in scores
-        if item.case.config is not None and item.case.outcome != "oom"
-    ]
+    own = [item for item in scores if item.case.config is not None and item.case.outcome != "oom"]
+    ran = [item.estimate.verdict for item in own]
     assert ran.count("fits") + ran.count("depends-on-lengths") >= 0.8 * len(ran) > 40
     runs = [estimate_run(run, registries) for run in DATA.runs.values() if run.settings and run.kind in RAN]
     assert [own.request for own in runs if replace(own, ran=False).verdict == "does-not-fit"] == []
@@ -87,10 +84,10 @@ def test_the_error_has_one_vote_a_source_and_is_at_least_5_percent(scores, error
 def test_kinds_with_fewer_than_nine_sources_are_pooled_by_figure():
     """Eight of nine sources divide their votes between both kinds."""
     peaks = [*of_sources(*[0.1] * 9), *of_sources(*[0.4] * 8, group="megatron")]
-    found = summaries(peaks)
-    assert [entry.sources for entry in found] == [9, 8]
-    assert [entry.error for entry in found] == pytest.approx([0.1, 0.4])
-    assert [entry.counter_error for entry in found] == pytest.approx([0.4, 0.4])  # that of both figures
+    row = summaries(peaks)
+    assert [entry.sources for entry in row] == [9, 8]
+    assert [entry.error for entry in row] == pytest.approx([0.1, 0.4])
+    assert [entry.counter_error for entry in row] == pytest.approx([0.4, 0.4])  # that of both figures
     counters = of_sources(*[0.2] * 9, group="training", of_torch=True)
     assert [entry.counter_error for entry in summaries([*peaks, *counters])] == pytest.approx([0.2] * 3)
 
@@ -103,20 +100,15 @@ def test_cases_of_low_confidence_set_no_range():
     assert own.worst_error == pytest.approx(9)
 
 
-COUNTERS = [
-    ("max_memory_allocated", None),
-    ("nvidia-smi", None),
-    ("nvidia-smi", "rollout"),
-    ("reserved", None),
-]
-
-
-@pytest.mark.parametrize(("counter", "phase"), COUNTERS)
+@pytest.mark.parametrize(
+    ("counter", "phase"),
+    [("max_memory_allocated", None), ("nvidia-smi", None), ("nvidia-smi", "rollout"), ("reserved", None)],
+)
 def test_the_computed_figure_of_a_counter(ask, counter, phase):
     own = ask({"actor.use_dynamic_bsz": True, "rollout.n": 8})
     measured = case(measured={"gib": 50, "counter": counter}, phase=phase)
-    found = score(measured, None, lambda *_: own)
+    row = score(measured, None, lambda *_: own)
     part = own.of_phase(phase or "")
     figures = {"max_memory_allocated": (own.torch_peak, *own.torch_peak_range), "reserved": (0, 0, 0)}
-    assert (found.computed, found.low, found.high) == figures.get(counter, (part.peak, part.low, part.high))
-    assert found.inside is (None if counter == "reserved" else found.low <= 50 * GIB <= found.high)
+    assert (row.computed, row.low, row.high) == figures.get(counter, (part.peak, part.low, part.high))
+    assert row.inside is (None if counter == "reserved" else row.low <= 50 * GIB <= row.high)

@@ -114,8 +114,8 @@ def test_ids_are_unique_in_a_directory_and_replace_those_of_an_earlier_one():
         f"{place}: ERROR: the id 'good' is already used at d/a.yaml:1:8; rename one of the two [verl.duplicate_name]"
         for place in ("d/a.yaml:2:8", "d/b.yaml:1:8")
     ]
-    found = [(entry.id, entry.case and entry.case.model) for entry in cases.entries]
-    assert found == [("good", None), ("other", "m"), ("good", None), ("good", "me/mine")]
+    rows = [(entry.id, entry.case and entry.case.model) for entry in cases.entries]
+    assert rows == [("good", None), ("other", "m"), ("good", None), ("good", "me/mine")]
     assert {name: case.model for name, case in cases.by_id.items()} == {"other": "m", "good": "me/mine"}
 
 

@@ -43,8 +43,8 @@ STATES = [
 
 @pytest.mark.parametrize(("settings", "version", "state", "expected"), STATES)
 def test_engine(ask, settings, version, state, expected):
-    found = ask(settings, version=version)
-    pieces = engine.engine_allocations(state, found.shape, found.settings, BEFORE)
+    result = ask(settings, version=version)
+    pieces = engine.engine_allocations(state, result.shape, result.settings, BEFORE)
     assert {part.key: part.size for part in pieces} == pytest.approx(expected, rel=1e-4)
 
 
@@ -70,20 +70,20 @@ FIGURES = [
 
 @pytest.mark.parametrize(("function", "settings", "version", "expected"), FIGURES)
 def test_figures(ask, function, settings, version, expected):
-    found = ask(settings, version=version)
-    figure = function(*[found.settings] if function is COUNTED else (found.shape, found.settings))
+    result = ask(settings, version=version)
+    figure = function(*[result.settings] if function is COUNTED else (result.shape, result.settings))
     assert (figure if function is NEEDED else size_of(figure)) == pytest.approx(expected, rel=1e-4)
 
 
 def test_tokens_in_the_kv_cache(ask):
     """Beside weights, a context, one full step and the sampler's logits."""
     room = C / 2 - W - GIB - 8192 * (8 * 3584 + 6 * 18_944) / 2 - 256 * V * 4
-    found = ask(FULL)
-    assert engine.cache_tokens(found.shape, found.settings) == pytest.approx(room / (57_344 / 2), rel=1e-3)
-    limit = int(engine.cache_tokens(found.shape, found.settings))
+    result = ask(FULL)
+    assert engine.cache_tokens(result.shape, result.settings) == pytest.approx(room / (57_344 / 2), rel=1e-3)
+    limit = int(engine.cache_tokens(result.shape, result.settings))
     for longest, count in ((limit, 0), (limit + 1, 1)):
-        asked = ask({**FULL, "rollout.max_model_len": longest})
-        assert len([*engine.cache_problems(asked.shape, asked.settings)]) == count
+        question = ask({**FULL, "rollout.max_model_len": longest})
+        assert len([*engine.cache_problems(question.shape, question.settings)]) == count
     (warning,) = ask({**FULL, **TINY}).warnings
     assert warning.message.endswith("4.0 GiB leave room for 0 tokens, less than one sequence of 131,072")
 

@@ -42,14 +42,14 @@ RULE = [
 
 @pytest.mark.parametrize(("error", "least", "low", "high"), RULE)
 def test_range_rule_at_both_ends(error, least, low, high):
-    found = estimate_of(error, least=least)
-    assert (found.low / GIB, found.high / GIB) == pytest.approx((low, high))
-    assert (found.peak, found.peak_phase) == (24 * GIB, ROLLOUT)
+    own = estimate_of(error, least=least)
+    assert (own.low / GIB, own.high / GIB) == pytest.approx((low, high))
+    assert (own.peak, own.peak_phase) == (24 * GIB, ROLLOUT)
     # PyTorch counts neither the engine nor what is outside, but an engine's pool in the training process.
-    assert found.torch_peak == (3 + 10) * GIB
-    assert [end / GIB for end in found.torch_peak_range] == pytest.approx([13 - 5 * error, 13 + 5 * error])
-    assert found.of_phase("update-forward").high / GIB == pytest.approx(12 + 10 * error + 2)
-    assert found.of_phase("critic-values") is found
+    assert own.torch_peak == (3 + 10) * GIB
+    assert [end / GIB for end in own.torch_peak_range] == pytest.approx([13 - 5 * error, 13 + 5 * error])
+    assert own.of_phase("update-forward").high / GIB == pytest.approx(12 + 10 * error + 2)
+    assert own.of_phase("critic-values") is own
 
 
 LOW, HIGH = estimate_of(0.5).low, estimate_of(0.5).high
@@ -63,8 +63,8 @@ VERDICTS = [
 
 @pytest.mark.parametrize(("capacity", "others", "verdict"), VERDICTS)
 def test_verdicts(capacity, others, verdict):
-    found = estimate_of(0.5, capacity, **others)
-    assert (found.verdict, found.fits) == (verdict, verdict == "fits")
+    own = estimate_of(0.5, capacity, **others)
+    assert (own.verdict, own.fits) == (verdict, verdict == "fits")
 
 
 LOADED = {"actor.strategy": "fsdp2", "model": "Qwen/Qwen2.5-32B", "gpus": 32, "actor.use_dynamic_bsz": True}
@@ -103,8 +103,8 @@ FAULTS = [
 
 @pytest.mark.parametrize(("settings", "since", "until", "name", "key", "size", "without"), FAULTS)
 def test_what_only_some_releases_need(ask, settings, since, until, name, key, size, without):
-    def bytes_in(found):
-        phases = [phase for phase in found.phases if phase.name == name]
+    def bytes_in(own):
+        phases = [phase for phase in own.phases if phase.name == name]
         return sum(item.size for phase in phases for item in phase.allocations if item.key == key)
 
     def more(others):
@@ -117,12 +117,12 @@ def test_what_only_some_releases_need(ask, settings, since, until, name, key, si
 
 def test_a_gpu_of_which_only_the_nominal_memory_is_known(ask):
     """A run that fits on some GPUs of this size, or does not fit on some, is borderline."""
-    found = ask({"actor.use_dynamic_bsz": True}, gpu=None, memory_gb=64)
-    assert [size / GIB for size in (found.capacity, found.most_capacity)] == pytest.approx([60.96, 61.27])
+    own = ask({"actor.use_dynamic_bsz": True}, gpu=None, memory_gb=64)
+    assert [size / GIB for size in (own.capacity, own.most_capacity)] == pytest.approx([60.96, 61.27])
     verdicts = ("does-not-fit", "borderline", "borderline", "borderline", "fits")
-    ends = ((1, 2), (1, found.low), (found.low, found.low), (found.low, found.high), (found.high, found.high))
+    ends = ((1, 2), (1, own.low), (own.low, own.low), (own.low, own.high), (own.high, own.high))
     for verdict, (least, most) in zip(verdicts, ends, strict=True):
-        assert replace(found, capacity=least, most_capacity=most).verdict == verdict
+        assert replace(own, capacity=least, most_capacity=most).verdict == verdict
     assert ask({"actor.use_dynamic_bsz": True}, gpu=None, memory_gb=70).most_capacity == capacity_range(70)[1]
 
 
@@ -134,8 +134,8 @@ def test_an_unknown_error_is_the_worst_known():
     pairs = {"fsdp": (0.1, 0.3), "other": (0.4, 0.2)}
     both = ("error", "counter_error")
     errors = Errors({name: SimpleNamespace(**dict(zip(both, pairs[name], strict=True))) for name in pairs})
-    found = [errors_of(name, SimpleNamespace(accuracy=errors)) for name in ("fsdp", "other", "new")]
-    assert found == [*pairs.values(), (0.4, 0.3)]
+    own = [errors_of(name, SimpleNamespace(accuracy=errors)) for name in ("fsdp", "other", "new")]
+    assert own == [*pairs.values(), (0.4, 0.3)]
     assert errors_of("fsdp", SimpleNamespace(accuracy=Errors())) == (1.0, 1.0)
 
 
@@ -163,18 +163,18 @@ def of_phase(phases, name):
 @pytest.mark.parametrize(("observed", "lengths"), LENGTHS)
 def test_low_end_without_variation_of_lengths(ask, observed, lengths):
     """At the low end all lengths are equal: the observed mean, or the shortest of real data."""
-    found = ask(FOUR, observed=observed)
-    inputs = [of_phase(phases, "update-forward")["layer-inputs"] for phases in (found.least, found.phases)]
+    own = ask(FOUR, observed=observed)
+    inputs = [of_phase(phases, "update-forward")["layer-inputs"] for phases in (own.least, own.phases)]
     assert inputs == pytest.approx([4 * length * INPUTS for length in lengths])
 
 
 def test_low_end_with_settings_that_a_source_leaves_open(ask):
     """They may have been set: offloading and Megatron's recomputation. What it quotes holds."""
-    found = ask({**FOUR, "partial": True}, version=V08)
-    assert of_phase(found.phases, "rollout").keys() == {"weights", "optimizer-states"}
-    assert of_phase(found.least, "rollout") == {}
+    own = ask({**FOUR, "partial": True}, version=V08)
+    assert of_phase(own.phases, "rollout").keys() == {"weights", "optimizer-states"}
+    assert of_phase(own.least, "rollout") == {}
     quoted = ask({**FOUR, "fsdp.param_offload": False, "partial": True}, version=V08)
-    assert of_phase(quoted.least, "rollout") == of_phase(found.phases, "rollout")
+    assert of_phase(quoted.least, "rollout") == of_phase(own.phases, "rollout")
     megatron = ask({**FOUR, "actor.strategy": "megatron", "partial": True}, version=V08)
     assert "activations" in of_phase(megatron.phases, "update-backward")
     assert "layer-inputs" in of_phase(megatron.least, "update-backward")
@@ -190,19 +190,19 @@ NO_MATTER = [(1, {}, "fits"), (256, {}, "does-not-fit"), (3, SURE, "borderline")
 @pytest.mark.parametrize(("batch", "least", "figure"), LONGEST)
 def test_longest_sequences_that_fit(ask, batch, least, figure):
     """Of the lengths of real data, with the whole range or at least the peak; or shorter ones."""
-    found = ask({**LONG, BATCH: batch})
-    tokens = found.fits_up_to_tokens
-    assert found.verdict == "depends-on-lengths"
+    own = ask({**LONG, BATCH: batch})
+    tokens = own.fits_up_to_tokens
+    assert own.verdict == "depends-on-lengths"
     assert least * 16_384 <= tokens < (1 if least else 0.24) * 16_384
-    ends = [getattr(found.with_mean(mean), figure) for mean in (tokens, tokens + 1)]
-    assert ends[0] <= found.capacity < ends[1]
+    ends = [getattr(own.with_mean(mean), figure) for mean in (tokens, tokens + 1)]
+    assert ends[0] <= own.capacity < ends[1]
     assert [largest_that_fits(0, 9, limit.__ge__) for limit in range(9)] == [*range(9)]
 
 
 @pytest.mark.parametrize(("batch", "seen", "verdict"), NO_MATTER)
 def test_lengths_that_do_not_matter(ask, batch, seen, verdict):
-    found = ask({**LONG, BATCH: batch}, observed=seen)
-    assert (found.fits_up_to_tokens, found.verdict) == (None, verdict)
+    own = ask({**LONG, BATCH: batch}, observed=seen)
+    assert (own.fits_up_to_tokens, own.verdict) == (None, verdict)
 
 
 PARAM, POLICY = {"fsdp.param_offload": True}, {"actor.strategy": "fsdp2", "fsdp.offload_policy": True}
@@ -231,5 +231,5 @@ HOST = [
 
 @pytest.mark.parametrize(("settings", "expected"), HOST)
 def test_host_memory_of_a_node(ask, settings, expected):
-    found = ask({**FOUR, "version": NEW, **settings}).host
-    assert {part.key: part.size for part in found.components} == pytest.approx({**expected, "base": 20 * GIB})
+    own = ask({**FOUR, "version": NEW, **settings}).host
+    assert {part.key: part.size for part in own.components} == pytest.approx({**expected, "base": 20 * GIB})

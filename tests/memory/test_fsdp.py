@@ -137,8 +137,8 @@ MOMENTS = [
 
 @pytest.mark.parametrize(("settings", "version", "name", "tokens", "expected"), MOMENTS)
 def test_moment(ask, settings, version, name, tokens, expected):
-    found = ask({**FULL, **settings}, version=version)
-    ((actor,), _) = roles_of(found.shape, found.settings)
+    result = ask({**FULL, **settings}, version=version)
+    ((actor,), _) = roles_of(result.shape, result.settings)
     pieces = getattr(actor.update(tokens), name)
     sizes = Counter()
     for part in pieces:
@@ -154,12 +154,12 @@ ROOTS += [(TWO, V08, None), ({**SMALL, "gpus": 1}, V08, None)]
 @pytest.mark.parametrize(("settings", "version", "size"), ROOTS)
 def test_the_root_stays_gathered_after_a_pass_without_gradients(ask, sizes, settings, version, size):
     """The reference policy's in all phases, the actor's from the old log-probs to its own update."""
-    found = ask({**FULL, **KL, "algorithm.adv_estimator": "gae", **settings}, version=version)
+    result = ask({**FULL, **KL, "algorithm.adv_estimator": "gae", **settings}, version=version)
     for name in ("rollout", "critic-backward", "update-backward", "optimizer-step", "weight-sync"):
-        assert sizes(found, name).get("reference-root") == size, name
+        assert sizes(result, name).get("reference-root") == size, name
     for name in ("critic-values", "critic-backward", "critic-optimizer-step"):
-        assert sizes(found, name).get("gathered-root") == size, name
-    assert "gathered-root" not in sizes(found, "rollout")
+        assert sizes(result, name).get("gathered-root") == size, name
+    assert "gathered-root" not in sizes(result, "rollout")
 
 
 FROZEN = [(4, {}, 2 * (LAYERS - 2) * H), (1, {}, 0), (4, {"recompute": "none"}, 0)]

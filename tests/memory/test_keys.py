@@ -128,8 +128,8 @@ RELEASES = [
 
 @pytest.mark.parametrize(("keys", "release", "why"), RELEASES)
 def test_keys_decide_the_release(keys, release, why):
-    found, reason = release_for(dict.fromkeys(keys), REGISTRIES)
-    assert (found, why in reason, bool(reason)) == (release, True, bool(why))
+    result, reason = release_for(dict.fromkeys(keys), REGISTRIES)
+    assert (result, why in reason, bool(reason)) == (release, True, bool(why))
 
 
 def test_recorded_runs_and_cases():

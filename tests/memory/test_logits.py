@@ -56,20 +56,20 @@ PASSES = [
 def test_bytes_of_each_pass(ask, settings, version, expected):
     settings = {**FULL, **settings}
     tokens = settings.pop("tokens", T)
-    found = ask(settings, version=version)
-    sharers = 2 if found.settings.actor.backend == "megatron" else 1
+    result = ask(settings, version=version)
+    sharers = 2 if result.settings.actor.backend == "megatron" else 1
     for name, (whole, chunk) in zip(("old", "reference", "update"), expected, strict=True):
-        parts = logits(name, found.shape, found.settings, tokens)
-        rows = 512 if found.settings.fused_kernels else 2048
+        parts = logits(name, result.shape, result.settings, tokens)
+        rows = 512 if result.settings.fused_kernels else 2048
         each = {part.component.factors[0].symbol: part.size * sharers / V for part in parts}
         per_chunk = each.get("tokens of a chunk", 0) / rows
         assert (each.get("tokens", 0) / tokens, per_chunk) == pytest.approx((whole, chunk)), name
 
 
 def test_chunks_have_a_size_and_at_most_all_tokens(ask):
-    found = ask({**FULL, **BONUS, **CHUNKED, "actor.entropy_from_logits_chunk_size": 512}, version=V08)
-    assert [part.size / V for part in logits("old", found.shape, found.settings, T)] == [2 * T, 12 * 512]
-    assert [part.size / V for part in logits("old", found.shape, found.settings, 100)] == [200, 1200]
+    result = ask({**FULL, **BONUS, **CHUNKED, "actor.entropy_from_logits_chunk_size": 512}, version=V08)
+    assert [part.size / V for part in logits("old", result.shape, result.settings, T)] == [2 * T, 12 * 512]
+    assert [part.size / V for part in logits("old", result.shape, result.settings, 100)] == [200, 1200]
 
 
 SWIGLU, LOSS = ({f"transformer.{name}_fusion": True} for name in ("bias_activation", "cross_entropy_loss"))
@@ -79,12 +79,12 @@ LOSSES = [({**ALONE, **SWIGLU}, 2), ({**ALONE, **LOSS}, 2), (ALONE, 8), (LOSS, 8
 
 @pytest.mark.parametrize(("settings", "each"), LOSSES)
 def test_fused_loss_of_plain_training(ask, sizes, settings, each):
-    found = ask({**FULL, **MEGATRON, **settings}, version=V08)
-    assert sizes(found, "update-forward")["logits"] == pytest.approx(each * T * V / 2)
+    result = ask({**FULL, **MEGATRON, **settings}, version=V08)
+    assert sizes(result, "update-forward")["logits"] == pytest.approx(each * T * V / 2)
 
 
 @pytest.mark.parametrize(("settings", "each"), [({}, 2), (MEGATRON, 4 / 2), (FUSED, 0)])
 def test_gradient_of_the_logits(ask, settings, each):
-    found = ask({**FULL, **settings}, version=OLD)
-    parts = logits("gradient", found.shape, found.settings, T)
+    result = ask({**FULL, **settings}, version=OLD)
+    parts = logits("gradient", result.shape, result.settings, T)
     assert sum(part.size for part in parts) == each * T * V

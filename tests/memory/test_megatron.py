@@ -41,8 +41,8 @@ LAYERS = [
 
 @pytest.mark.parametrize(("model", "changes", "saved", "backward", "forward"), LAYERS)
 def test_layer(registries, model, changes, saved, backward, forward):
-    found = layer_bytes(registries.shape(model), replace(NO_MEGATRON, **changes))[model == SPARSE]
-    assert found == pytest.approx((saved, backward, forward))
+    result = layer_bytes(registries.shape(model), replace(NO_MEGATRON, **changes))[model == SPARSE]
+    assert result == pytest.approx((saved, backward, forward))
 
 
 @pytest.mark.parametrize(("context", "a2a", "more"), [(2, True, 2 * H), (2, False, 0), (1, True, 0)])
@@ -115,9 +115,9 @@ PHASES = {
 
 @pytest.mark.parametrize(("name", "row"), [(name, row) for name, rows in PHASES.items() for row in rows])
 def test_phase(ask, sizes, name, row):
-    found = sizes(ask({**MEGATRON, "gpus": 16, "version": V08, **row[0]}), name)
+    result = sizes(ask({**MEGATRON, "gpus": 16, "version": V08, **row[0]}), name)
     expected = {key: size and pytest.approx(size) for key, size in row[1].items()}
-    assert {key: found.get(key) for key in expected} == expected
+    assert {key: result.get(key) for key in expected} == expected
 
 
 def update(estimate, stage, name):
@@ -127,20 +127,20 @@ def update(estimate, stage, name):
 
 def test_recomputation_needs_one_layer_at_a_time(ask):
     """The kept inputs include that of the layer which is recomputed."""
-    found = update(ask({**MEGATRON, **RECOMPUTED}, gpus=16, version=V08), 0, "backward")
-    assert found["layer-inputs"] == pytest.approx(2 * H * T / 2 * 14 * 2)
-    assert found["working-set"] == pytest.approx((2 * H + 4 * F + KEPT + MLP - 2 * H) / 2 * T)
+    result = update(ask({**MEGATRON, **RECOMPUTED}, gpus=16, version=V08), 0, "backward")
+    assert result["layer-inputs"] == pytest.approx(2 * H * T / 2 * 14 * 2)
+    assert result["working-set"] == pytest.approx((2 * H + 4 * F + KEPT + MLP - 2 * H) / 2 * T)
 
 
 def test_swiglu_is_fused_unless_told_otherwise(ask):
-    for told, each in (({}, 6), ({"transformer.bias_activation_fusion": False}, 10)):
-        found = update(ask({**MEGATRON, **told}, gpus=16, version=V08), 1, "loss")
-        assert found["activations"] == pytest.approx(14 * (KEPT + each * F) / 2 * T)
+    for given_, each in (({}, 6), ({"transformer.bias_activation_fusion": False}, 10)):
+        result = update(ask({**MEGATRON, **given_}, gpus=16, version=V08), 1, "loss")
+        assert result["activations"] == pytest.approx(14 * (KEPT + each * F) / 2 * T)
 
 
 def test_adapters_of_no_module_train_nothing(ask):
-    found = ask({"actor.strategy": "megatron", "model.lora.rank": 8, "model.target_modules": ["linear_qkv"]})
-    sizes = {item.key: item.size for item in found.phases[-2].trainer}
+    result = ask({"actor.strategy": "megatron", "model.lora.rank": 8, "model.target_modules": ["linear_qkv"]})
+    sizes = {item.key: item.size for item in result.phases[-2].trainer}
     assert (sizes["gradients"], "optimizer-states" in sizes) == (0, False)
 
 
@@ -149,14 +149,14 @@ def test_dense_first_layers_and_latents(registries, ask):
     shape = registries.shape(LATENT)
     assert [layer_bytes(shape, NO_MEGATRON)[experts].saved for experts in (False, True)] == LATENT_LAYERS
     settings = {**MEGATRON, "megatron.tp": 1, "megatron.pp": 16, "model": LATENT, "gpus": 256}
-    found = ask(settings, version=NEW)
+    result = ask(settings, version=NEW)
     activations = (3 * LATENT_LAYERS[0] + LATENT_LAYERS[1]) * T * 8
-    assert update(found, 0, "loss")["activations"] == pytest.approx(activations)
+    assert update(result, 0, "loss")["activations"] == pytest.approx(activations)
     # Its widest layer decides the dummy gradients of a stage; one with experts counts with one of them.
     (dense, _), (with_experts, _) = shape.counts.layers
     others = with_experts.total - with_experts.experts + shape.counts.lm_head
     sizes = [2 * dense.total, 2 * (others + 3 * LH * 2048)]
-    assert [update(found, stage, "step")["dummy-gradients"] for stage in (0, -1)] == pytest.approx(sizes)
+    assert [update(result, stage, "step")["dummy-gradients"] for stage in (0, -1)] == pytest.approx(sizes)
 
 
 FUSION = "transformer.gradient_accumulation_fusion"
@@ -170,15 +170,15 @@ DUMMIES = [
 
 @pytest.mark.parametrize(("settings", "version", "expected"), DUMMIES)
 def test_dummy_gradients_of_transformer_engine(ask, settings, version, expected):
-    found = ask({**MEGATRON, **settings}, gpus=16, version=version)
-    assert [update(found, stage, "step").get("dummy-gradients") for stage in (0, 1)] == expected
+    result = ask({**MEGATRON, **settings}, gpus=16, version=version)
+    assert [update(result, stage, "step").get("dummy-gradients") for stage in (0, 1)] == expected
 
 
 @pytest.mark.parametrize(("model", "tensor", "gib"), [(DENSE, 1, 1.45), ("Qwen/Qwen2.5-32B", 8, 0.29)])
 def test_dummy_gradients_are_never_offloaded(ask, sizes, model, tensor, gib):
     offloaded = {**PARAM, "megatron.optimizer_offload": True, "megatron.tp": tensor}
-    found = sizes(ask({**MEGATRON, **TP2, **offloaded, "model": model}, version=NEW), "rollout")
-    assert found["dummy-gradients"] / GIB == pytest.approx(gib, abs=0.006)
+    result = sizes(ask({**MEGATRON, **TP2, **offloaded, "model": model}, version=NEW), "rollout")
+    assert result["dummy-gradients"] / GIB == pytest.approx(gib, abs=0.006)
 
 
 BUFFERS = [({}, 0.3125), ({"megatron.sequence_parallel": False}, None), ({"megatron.tp": 1}, None)]
@@ -187,8 +187,8 @@ BUFFERS = [({}, 0.3125), ({"megatron.sequence_parallel": False}, None), ({"megat
 @pytest.mark.parametrize(("settings", "gib"), BUFFERS)
 def test_gather_buffer_of_sequence_parallelism_is_whole(ask, settings, gib):
     """0.3 GiB for Qwen2.5-32B with 32,768 tokens, on the last stage only."""
-    found = ask({**MEGATRON, **settings}, model="Qwen/Qwen2.5-32B", gpus=16)
-    actors, _ = roles_of(found.shape, found.settings)
+    result = ask({**MEGATRON, **settings}, model="Qwen/Qwen2.5-32B", gpus=16)
+    actors, _ = roles_of(result.shape, result.settings)
     for stage, expected in ((0, None), (1, gib)):
         for pieces in (actors[stage].update(2 * T).loss, actors[stage].inference(2 * T)[1]):
             assert {part.key: part.size / GIB for part in pieces}.get("gather-buffer") == expected
@@ -212,10 +212,10 @@ def test_measured_plain_training(registries, ask, model, layers, vocabulary, par
         changes["moe"] = known.moe.model_copy(update={"first_dense_layers": 1, "router_bias": False})
     data = EstimatorContext().knowing(known.model_copy(update=changes))
     sizes = {f"megatron.{key}": size for key, size in zip(("tp", "pp", "cp", "ep"), parallel, strict=True)}
-    found = ask({
+    result = ask({
         **sizes, **ALONE, "actor.strategy": "megatron", "megatron.etp": 1,
         "algorithm.rollout_correction.bypass_mode": True, "transformer.bias_activation_fusion": True,
         "data.max_prompt_length": tokens // 2, "data.max_response_length": tokens // 2, "rollout.n": 1,
         "actor.ppo_micro_batch_size_per_gpu": 1, "actor.ppo_mini_batch_size": 16, "data.train_batch_size": 16,
     }, model="cut", gpu="B200", version=V08, data=data)  # fmt: skip
-    assert found.torch_peak / GIB == pytest.approx(gib, rel=0.005)
+    assert result.torch_peak / GIB == pytest.approx(gib, rel=0.005)

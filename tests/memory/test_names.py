@@ -80,10 +80,10 @@ def pairs(table):
 
 @pytest.mark.parametrize(("text", "name"), pairs(GPUS))
 def test_gpus(text, name):
-    found = gpu_named(text, DATA.gpus)
-    assert (found.name if found else "") == name
-    if found:
-        assert DATA.gpus.get(gpu_name(text, DATA.gpus)) is found
+    result = gpu_named(text, DATA.gpus)
+    assert (result.name if result else "") == name
+    if result:
+        assert DATA.gpus.get(gpu_name(text, DATA.gpus)) is result
     else:
         with pytest.raises(NoAnswerError, match="unknown GPU"):
             gpu_name(text, DATA.gpus)
@@ -101,9 +101,9 @@ def test_models(text, name):
 
 @pytest.mark.parametrize(("text", "name"), pairs(FINE_TUNES))
 def test_fine_tunes(text, name):
-    found = known_model(text, DATA.architectures)
-    assert found.name == name
-    assert found.note == f"{text} taken as {name} (if its shape differs, give its config.json)"
+    result = known_model(text, DATA.architectures)
+    assert result.name == name
+    assert result.note == f"{text} taken as {name} (if its shape differs, give its config.json)"
 
 
 @pytest.mark.parametrize(("text", "meant"), pairs(UNKNOWN))
@@ -132,6 +132,6 @@ def test_a_gpu_of_which_only_the_memory_is_known():
 @pytest.mark.parametrize("command", ["plan", "estimate"])
 def test_commands(command, capsys):
     main([command, "acme/Qwen3-4B-SFT", "--gpu", "8x910B2", "--format", "json"])
-    found = json.loads(capsys.readouterr().out.strip("[]\n"))  # estimate prints a list
-    assert (found["model"], found["gpus"]) == ("Qwen/Qwen3-4B", {"count": 8, "type": "Ascend-A2"})
-    assert any(text.startswith("acme/Qwen3-4B-SFT taken as Qwen/Qwen3-4B (") for text in found["assumed"])
+    result = json.loads(capsys.readouterr().out.strip("[]\n"))  # estimate prints a list
+    assert (result["model"], result["gpus"]) == ("Qwen/Qwen3-4B", {"count": 8, "type": "Ascend-A2"})
+    assert any(text.startswith("acme/Qwen3-4B-SFT taken as Qwen/Qwen3-4B (") for text in result["assumed"])

@@ -49,20 +49,20 @@ def test_states_that_offloading_takes_away(ask, sizes, strategy, param, optimize
     section = "megatron" if strategy == "megatron" else "fsdp"
     settings = {f"{section}.param_offload": param, f"{section}.optimizer_offload": optimizer}
     settings |= {"actor.strategy": strategy, **KL, "ref.megatron.param_offload": True}
-    found = ask({**FULL, **settings}, version=NEW)
+    result = ask({**FULL, **settings}, version=NEW)
     gone = ("WG" if param else "") + ("O" if optimizer else "")
     expected = {name: {*there} - ({*gone} - {*stays}) for name, (there, stays) in KEEPS[strategy].items()}
     expected |= {name: {*"WOG"} for name in ("update-forward", "update-backward", "optimizer-step")}
     letters = {"weights": "W", "optimizer-states": "O", "gradients": "G", "unsharded-gradients": "G"}
     for name, states in expected.items():
-        assert {letters[key] for key in sizes(found, name) if key in letters} == states, name
+        assert {letters[key] for key in sizes(result, name) if key in letters} == states, name
 
 
 def test_states_of_actor_and_critic_are_beside_each_other(ask, sizes):
-    found = ask({**WITH_ALL, "fsdp.param_offload": True, "critic.fsdp.optimizer_offload": True})
+    result = ask({**WITH_ALL, "fsdp.param_offload": True, "critic.fsdp.optimizer_offload": True})
     more = {"rollout": set(), "update-backward": {"weights"}, "critic-backward": {"critic-optimizer-states"}}
     for name, loaded in more.items():
-        states = {key for key in sizes(found, name) if key.endswith(("weights", "optimizer-states"))}
+        states = {key for key in sizes(result, name) if key.endswith(("weights", "optimizer-states"))}
         assert states == {"optimizer-states", "critic-weights"} | loaded, name
 
 

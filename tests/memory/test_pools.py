@@ -37,20 +37,20 @@ def test_pools_that_do_not_train(registries, settings, others, separate, unread,
     pools = all_gpus(settings, [unread], registries)
     assert (pools.total, pools.others, pools.open_key) == (8 + others, others, open_key)
     for gpus in (None, 8, 8 + others):  # a request counts the training GPUs, or all of them
-        found = read(registries, settings, gpus)
-        assert (found.gpus, found.other_gpus, found.rollout.separate) == (8, others, separate)
+        result = read(registries, settings, gpus)
+        assert (result.gpus, result.other_gpus, result.rollout.separate) == (8, others, separate)
 
 
 def test_asynchronous_trainers(registries):
     """The fully asynchronous one collects mini-batches; engines are divided among their own GPUs."""
-    found = read(registries, {**ASYNC, **POOL})
-    assert (found.old_micro_batch.most, found.old_log_prob) == (32 * 16 / 8, False)
-    assert found.actor.remove_padding
+    result = read(registries, {**ASYNC, **POOL})
+    assert (result.old_micro_batch.most, result.old_log_prob) == (32 * 16 / 8, False)
+    assert result.actor.remove_padding
     own = {"async_training.require_batches": 4, "algorithm.rollout_correction.bypass_mode": False}
     for batch in (0, 512):
-        found = read(registries, {**ASYNC, **own, "data.train_batch_size": batch})
-        most = [micro.most for micro in (found.old_micro_batch, found.actor.micro_batch)]
-        assert (most, found.old_log_prob) == ([4 * 32 * 16 / 8, 32 * 16 / 8], True)
+        result = read(registries, {**ASYNC, **own, "data.train_batch_size": batch})
+        most = [micro.most for micro in (result.old_micro_batch, result.actor.micro_batch)]
+        assert (most, result.old_log_prob) == ([4 * 32 * 16 / 8, 32 * 16 / 8], True)
     tensor = {**POOL, "trainer.n_gpus_per_node": 6, f"{ROLLOUT}.tensor_model_parallel_size": 4}
     assert read(registries, tensor).rollout.tensor == 4
     follows = {**SEPARATE, f"{ROLLOUT}.nnodes": 3, "trainer.n_gpus_per_node": 4}

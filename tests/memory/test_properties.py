@@ -44,7 +44,7 @@ CHOICES = {
 SETTINGS = st.fixed_dictionaries({}, optional={key: st.sampled_from(CHOICES[key]) for key in CHOICES})
 
 
-def asked(ask, settings, **changes):
+def question(ask, settings, **changes):
     """Return the estimate, skipping settings that cannot be estimated."""
     try:
         return ask({**settings, **changes})
@@ -54,25 +54,25 @@ def asked(ask, settings, **changes):
 
 @given(SETTINGS)
 def test_every_number_fits_the_others(ask, settings):
-    found = asked(ask, settings)
-    assert phases_of(found.shape, found.settings) == found.phases  # nothing is kept back
-    assert max(phase.total for phase in found.phases) == found.peak == found.peak_phase.total
-    assert 0 <= found.low <= found.peak <= found.high
-    low, high = found.torch_peak_range
-    assert low <= found.torch_peak <= high
-    for phase in found.phases:
+    result = question(ask, settings)
+    assert phases_of(result.shape, result.settings) == result.phases  # nothing is kept back
+    assert max(phase.total for phase in result.phases) == result.peak == result.peak_phase.total
+    assert 0 <= result.low <= result.peak <= result.high
+    low, high = result.torch_peak_range
+    assert low <= result.torch_peak <= high
+    for phase in result.phases:
         sizes = [part.size for part in phase.allocations]
         assert all(math.isfinite(size) and size >= 0 for size in sizes)
         assert phase.total == pytest.approx(sum(sizes)) == phase.breakdown.total
         assert [part.component.size for part in phase.allocations] == sizes
-    assert math.isfinite(found.host.total)
+    assert math.isfinite(result.host.total)
 
 
 @given(SETTINGS)
 def test_more_gpus_never_raise_a_training_state(ask, settings):
     def states(gpus):
-        found = asked(ask, settings, **{"fsdp.fsdp_size": -1, "gpus": gpus})
-        for stages in roles_of(found.shape, found.settings):
+        result = question(ask, settings, **{"fsdp.fsdp_size": -1, "gpus": gpus})
+        for stages in roles_of(result.shape, result.settings):
             yield max((size_of(role.update(1.0).step) for role in stages), default=0)
 
     gpus = settings.get("gpus", 8)
@@ -85,8 +85,8 @@ def test_more_gpus_never_raise_a_training_state(ask, settings):
 def test_more_tokens_never_lower_a_phase(ask, key, settings, less, more):
     # With one pipeline stage, the same one is the fullest.
     common = {BATCH: 4, "actor.use_dynamic_bsz": False, "megatron.pp": 1, "observed": {}}
-    few, many = (asked(ask, settings, **{**common, key: count}) for count in (less, less + more))
-    assume(len({micro_batches(found.settings, found.settings.actor) > 1 for found in (few, many)}) == 1)
+    few, many = (question(ask, settings, **{**common, key: count}) for count in (less, less + more))
+    assume(len({micro_batches(result.settings, result.settings.actor) > 1 for result in (few, many)}) == 1)
     assert all(a.counted <= b.counted * (1 + 1e-9) for a, b in zip(few.phases, many.phases, strict=True))
 
 
@@ -103,6 +103,6 @@ SAVERS = {
 @pytest.mark.parametrize("key", SAVERS)
 @given(settings=SETTINGS)
 def test_what_saves_memory_never_costs_any(ask, key, settings):
-    off, on = (asked(ask, settings, **{key: value}) for value in FLAG)
+    off, on = (question(ask, settings, **{key: value}) for value in FLAG)
     for before, after in zip(off.phases, on.phases, strict=True):
         assert before.name not in SAVERS[key] or after.total <= before.total * (1 + 1e-9), before.name

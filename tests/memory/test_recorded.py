@@ -48,19 +48,19 @@ def test_versions(record, version):
 
 def test_an_unreadable_version_follows_from_vllm(registries):
     """It was read as v0.4.0, and so without CUDA graphs."""
-    found = recorded.estimate_case(case(outcome="fits", version="vllm 0.10, torch 2.7"), registries)
-    assert (found.version, OBSERVED, found.settings.rollout.eager) == ((0, 6, 0), (0, 4, 0), False)
+    result = recorded.estimate_case(case(outcome="fits", version="vllm 0.10, torch 2.7"), registries)
+    assert (result.version, OBSERVED, result.settings.rollout.eager) == ((0, 6, 0), (0, 4, 0), False)
 
 
 def test_a_case_as_a_request(registries):
     config = {**CONFIG, f"+{ACTOR}.fsdp_config.model_dtype": "bf16"}
-    found = recorded.request_of_case(case(train="FSDP2", infer="SGLang", config=config, outcome="oom"))
+    result = recorded.request_of_case(case(train="FSDP2", infer="SGLang", config=config, outcome="oom"))
     own = CONFIG | {f"{ACTOR}.fsdp_config.model_dtype": "bf16"}
     of_case = Request("Qwen/Qwen2.5-7B", own, 8, "H100", None, OBSERVED, {}, "fsdp2", "sglang", "GRPO")
-    assert found == replace(of_case, partial=True)
+    assert result == replace(of_case, partial=True)
     for own, nodes in (({}, 2), ({NODES: 4}, 4)):
-        found = recorded.request_of_case(case(gpus={"count": 8, "nodes": 2}, config=CONFIG | own))
-        assert (found.config[NODES], found.partial) == (nodes, False)
+        result = recorded.request_of_case(case(gpus={"count": 8, "nodes": 2}, config=CONFIG | own))
+        assert (result.config[NODES], result.partial) == (nodes, False)
     with pytest.raises(NoAnswerError, match="without reinforcement learning is not estimated"):
         recorded.estimate_case(case(config=None, training={}), registries)
 
@@ -72,9 +72,9 @@ def test_settings_that_a_source_does_not_quote_lower_the_low_end(registries):
 
 
 def test_a_run_as_a_request(registries):
-    found = recorded.request_of_run(run(), registries)
+    result = recorded.request_of_run(run(), registries)
     of_run = Request("Qwen/Qwen2.5-7B", CONFIG, 8, "H100", None, DOCUMENTED, {}, "fsdp", "sglang", "GRPO")
-    assert found == replace(of_run, partial=True)
+    assert result == replace(of_run, partial=True)
     assert recorded.request_of_run(run("measured"), registries).config[BUDGET] == 1024
     separate = recorded.request_of_run(run(trainer="separate_async"), registries)
     assert separate.config["actor_rollout_ref.hybrid_engine"] is False
@@ -104,14 +104,14 @@ def test_the_engines_tp_leaves_room_for_a_cache(registries):
     """Qwen2.5-7B has 28 heads, which 8 GPUs cannot divide."""
     sizes = {("7B", 0.5): 1, ("14B", 0.5): 1, ("32B", 0.5): 4, ("72B", 0.5): 8, ("7B", 0.05): 4}
     for (model, share), tensor in sizes.items():
-        asked = Request(f"Qwen/Qwen2.5-{model}", {f"{ROLLOUT}.gpu_memory_utilization": share}, 8, "H100")
-        assert fitted(asked, registries).config[TENSOR] == tensor
+        question = Request(f"Qwen/Qwen2.5-{model}", {f"{ROLLOUT}.gpu_memory_utilization": share}, 8, "H100")
+        assert fitted(question, registries).config[TENSOR] == tensor
 
 
 def test_settings_that_follow_from_the_gpus_and_the_lengths(registries):
-    asked = Request("Qwen/Qwen2.5-7B", {**SAVING, "data.max_response_length": 3000, TENSOR: 2}, gpus=12)
+    question = Request("Qwen/Qwen2.5-7B", {**SAVING, "data.max_response_length": 3000, TENSOR: 2}, gpus=12)
     follow = {NODES: 2, "trainer.n_gpus_per_node": 6, TENSOR: 2, "data.max_prompt_length": 512}
     budgets = (BUDGET, "critic.ppo_infer_max_token_len_per_gpu", f"{ROLLOUT}.max_model_len")
-    assert {**follow, **dict.fromkeys(budgets, 3512)}.items() <= fitted(asked, registries).config.items()
+    assert {**follow, **dict.fromkeys(budgets, 3512)}.items() <= fitted(question, registries).config.items()
     own = {BUDGET: 9000, NODES: 3}
-    assert own.items() <= fitted(asked.having(own), registries).config.items()
+    assert own.items() <= fitted(question.having(own), registries).config.items()

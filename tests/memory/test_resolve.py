@@ -31,9 +31,9 @@ UNDECIDED = [
 
 @pytest.mark.parametrize(("settings", "others", "undecided"), UNDECIDED)
 def test_settings_that_decide_memory_but_are_unknown(ask, settings, others, undecided):
-    found = ask({**MICRO, **settings}, **others)
-    assert [text.partition(":")[0] for text in found.undecided] == undecided
-    assert (found.verdict == "unknown") == bool(undecided)
+    output = ask({**MICRO, **settings}, **others)
+    assert [text.partition(":")[0] for text in output.undecided] == undecided
+    assert (output.verdict == "unknown") == bool(undecided)
 
 
 SFT = "settings of verl's trainer for supervised fine-tuning, which are not modelled"
@@ -45,8 +45,8 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("config", "reason"), FOREIGN)
 def test_settings_of_a_fork_or_of_the_sft_trainer_make_the_verdict_unknown(registries, config, reason):
-    found = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), registries)
-    assert (found.verdict, found.undecided) == ("unknown", (reason,))
+    output = estimate(Request("Qwen/Qwen2.5-7B", config, gpus=8, gpu="H100"), registries)
+    assert (output.verdict, output.undecided) == ("unknown", (reason,))
 
 
 SAME = {f"actor_rollout_ref.{role}.megatron.tensor_model_parallel_size": 2 for role in ("actor", "ref")}
@@ -69,9 +69,9 @@ UNSUPPORTED = [
 
 @pytest.mark.parametrize(("settings", "expected"), UNSUPPORTED)
 def test_ignored_settings(ask, settings, expected):
-    found = ask({**MICRO, **settings}).unsupported
-    assert len(found) == (expected is not None)
-    assert expected is None or expected in found[0]
+    output = ask({**MICRO, **settings}).unsupported
+    assert len(output) == (expected is not None)
+    assert expected is None or expected in output[0]
 
 
 DATA = EstimatorContext()
@@ -105,9 +105,9 @@ VALUES = {
 def test_every_key_that_changes_memory_counts_or_is_reported(ask, key):
     def result(config, others, **own):
         config = {name: item for name, item in config.items() if name != key.name} | own
-        found = ask(config, model="Qwen/Qwen3-30B-A3B", gpus=None, **others)
-        sizes = [(part.key, part.size) for phase in found.phases for part in phase.allocations]
-        return sizes, found.host, found.warnings, found.unsupported
+        output = ask(config, model="Qwen/Qwen3-30B-A3B", gpus=None, **others)
+        sizes = [(part.key, part.size) for phase in output.phases for part in phase.allocations]
+        return sizes, output.host, output.warnings, output.unsupported
 
     before = {}
 

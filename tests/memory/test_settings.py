@@ -91,9 +91,9 @@ def test_engine_kwargs_are_read_as_the_option_of_that_name(ask, key):
     value, *options = OPTIONS[key]
     for engine, other, option in zip(("vllm", "sglang"), ("sglang", "vllm"), options, strict=False):
         own, kwargs = {**MICRO, "rollout.name": engine}, {f"rollout.engine_kwargs.{engine}.{option}": value}
-        found = ask({**own, f"rollout.{key}": None, **kwargs})
-        assert (found.settings, found.unsupported) == (ask({**own, f"rollout.{key}": value}).settings, ())
-        assert found.settings != ask(own).settings
+        result = ask({**own, f"rollout.{key}": None, **kwargs})
+        assert (result.settings, result.unsupported) == (ask({**own, f"rollout.{key}": value}).settings, ())
+        assert result.settings != ask(own).settings
         unchanged = {**own, "rollout.name": other}
         assert ask({**unchanged, **kwargs}).settings == ask(unchanged).settings
 
@@ -132,9 +132,9 @@ def test_wrong_and_doubtful_settings(ask_of, settings, key, text):
         problems = ask_of(settings).warnings
     except NoAnswerError as error:
         problems = [problem for problem in error.diagnostics if problem.is_error]
-    (found,) = problems
-    assert (found.is_error, found.place.key.endswith(key)) == (is_error, True)
-    assert text in found.text
+    (result,) = problems
+    assert (result.is_error, result.place.key.endswith(key)) == (is_error, True)
+    assert text in result.text
 
 
 def test_capacity(ask, registries):

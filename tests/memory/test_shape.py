@@ -41,8 +41,8 @@ def shape(name, **changes):
     ],
 )
 def test_widths(name, adapted, expected):
-    found = shape(name)
-    assert (*found.backward(adapted), found.forward) == expected
+    result = shape(name)
+    assert (*result.backward(adapted), result.forward) == expected
 
 
 def test_a_wide_mlp_with_four_norms():
@@ -50,14 +50,14 @@ def test_a_wide_mlp_with_four_norms():
 
 
 def test_evidence_and_counts():
-    found = [shape(DENSE), shape(MOE), shape(DEEPSEEK, moe=None), shape("Qwen/Qwen2.5-VL-7B-Instruct")]
-    assert [one.evidence for one in found] == ["measured", "assumed", "assumed", "assumed"]
+    result = [shape(DENSE), shape(MOE), shape(DEEPSEEK, moe=None), shape("Qwen/Qwen2.5-VL-7B-Instruct")]
+    assert [one.evidence for one in result] == ["measured", "assumed", "assumed", "assumed"]
     with_experts = [
-        [experts for experts, _ in layer_sizes(one.architecture)] for one in (*found, shape(DEEPSEEK))
+        [experts for experts, _ in layer_sizes(one.architecture)] for one in (*result, shape(DEEPSEEK))
     ]
     assert with_experts == [[False], [True], [False], [False], [False, True]]
-    found = shape(DENSE)
-    assert found.critic_parameters == found.parameters - found.head + found.hidden
+    result = shape(DENSE)
+    assert result.critic_parameters == result.parameters - result.head + result.hidden
     assert shape("Qwen/Qwen2.5-0.5B").head == 151_936 * 896  # the embedding
     assert shape(DEEPSEEK).expert_parameters == 58 * 256 * 3 * 7168 * 2048
 
@@ -96,8 +96,8 @@ def test_adapters(name, rank, targets, expected):
 
 @pytest.mark.parametrize("entry", list(ARCHITECTURES), ids=lambda entry: entry.name)
 def test_all_linear_is_every_module_but_the_ends(entry):
-    found = Shape(entry)
-    names = tuple(name for name in found.modules if name not in {"lm_head", "embed_tokens"})
-    assert adapter_parameters(found, 8, names) == adapter_parameters(found, 8)
+    result = Shape(entry)
+    names = tuple(name for name in result.modules if name not in {"lm_head", "embed_tokens"})
+    assert adapter_parameters(result, 8, names) == adapter_parameters(result, 8)
     without = Shape(entry.model_copy(update={"vision": None}))
-    assert (adapter_parameters(found, 8) > adapter_parameters(without, 8)) == (entry.vision is not None)
+    assert (adapter_parameters(result, 8) > adapter_parameters(without, 8)) == (entry.vision is not None)

@@ -28,8 +28,8 @@ BUDGETS = [
 
 @pytest.mark.parametrize(("lengths", "budget", "sequences", "divide", "padded", "expected"), BUDGETS)
 def test_a_token_budget(lengths, budget, sequences, divide, padded, expected):
-    found = tokens_of(lengths, MicroBatch(None, True, budget, sequences, divide), unpadded=not padded)
-    assert found == pytest.approx(expected)
+    result = tokens_of(lengths, MicroBatch(None, True, budget, sequences, divide), unpadded=not padded)
+    assert result == pytest.approx(expected)
 
 
 MICRO, DYNAMIC = {"actor.ppo_micro_batch_size_per_gpu": 2}, {"actor.use_dynamic_bsz": True}
@@ -59,10 +59,10 @@ PASSES = [
 @pytest.mark.parametrize(("settings", "observed", "expected"), PASSES)
 def test_tokens_and_micro_batches(ask, settings, observed, expected):
     step = {"actor.use_kl_loss": True, "rollout.n": 1, "data.train_batch_size": 1024}
-    found = ask({**step, **settings}, observed=observed).settings
-    low, count = least(found), micro_batches(found, found.actor)
-    passes = found.actor.micro_batch, found.old_micro_batch, found.reference_micro_batch
-    tokens = [tokens_of(found.lengths, micro, found.actor.remove_padding) for micro in passes]
+    result = ask({**step, **settings}, observed=observed).settings
+    low, count = least(result), micro_batches(result, result.actor)
+    passes = result.actor.micro_batch, result.old_micro_batch, result.reference_micro_batch
+    tokens = [tokens_of(result.lengths, micro, result.actor.remove_padding) for micro in passes]
     tokens.append(tokens_of(low.lengths, low.actor.micro_batch, low.actor.remove_padding))
     assert [*tokens, count] == pytest.approx(expected)
 
@@ -83,10 +83,10 @@ def test_lengths_from_observations(ask, observed, mean, longest):
 
 def test_constant_lengths(ask):
     """If the mean is the maximum, both ends of the range have the same tokens."""
-    found = ask(MICRO, observed={**SEEN, "prompt_length_max": 100, "response_length_max": 300})
-    actor = found.settings.actor
-    assert tokens_of(found.settings.lengths, actor.micro_batch, actor.remove_padding) == 2 * 400
-    assert [phase.total for phase in found.phases] == [phase.total for phase in found.least]
+    result = ask(MICRO, observed={**SEEN, "prompt_length_max": 100, "response_length_max": 300})
+    actor = result.settings.actor
+    assert tokens_of(result.settings.lengths, actor.micro_batch, actor.remove_padding) == 2 * 400
+    assert [phase.total for phase in result.phases] == [phase.total for phase in result.least]
 
 
 EASYR1 = [
@@ -97,8 +97,8 @@ EASYR1 = [
 
 @pytest.mark.parametrize(("framework", "settings", "tokens"), EASYR1)
 def test_the_budget_of_easyr1_is_sequences_times_padded_length(ask, framework, settings, tokens):
-    found = ask({**DYNAMIC, SIZE: 4, "rollout.n": 8, **settings}, framework=framework).settings
-    assert found.actor.micro_batch.tokens == found.old_micro_batch.tokens == tokens
+    result = ask({**DYNAMIC, SIZE: 4, "rollout.n": 8, **settings}, framework=framework).settings
+    assert result.actor.micro_batch.tokens == result.old_micro_batch.tokens == tokens
 
 
 lengths = st.tuples(*[st.floats(1, 1e5)] * 3).map(lambda x: Lengths(x[0], sum(x[:2]), sum(x), observed=True))
@@ -108,9 +108,9 @@ micros = st.builds(MicroBatch, *sizes, st.integers(1, 4096), st.sampled_from([1,
 
 @given(lengths, micros, st.booleans())
 def test_tokens_are_within_bounds(lengths, micro, padded):
-    found = tokens_of(lengths, micro, not padded)
+    result = tokens_of(lengths, micro, not padded)
     longest = (lengths.limit if padded else lengths.longest) / micro.sharers
     budget = max(micro.tokens, longest) if micro.dynamic else min(micro.sequences or 1, micro.most) * longest
     assert (
-        lengths.mean / micro.sharers * (1 - 1e-9) <= found <= min(budget, micro.most * longest) * (1 + 1e-9)
+        lengths.mean / micro.sharers * (1 - 1e-9) <= result <= min(budget, micro.most * longest) * (1 + 1e-9)
     )

@@ -68,7 +68,7 @@ def test_components(run, changes, name, parts):
 
 def test_overhead_and_verdicts(run):
     one, several = run(gpus=1), run()
-    outside = [sum(part.size for part in found.phases[-1].overhead) for found in (one, several)]
+    outside = [sum(part.size for part in result.phases[-1].overhead) for result in (one, several)]
     assert outside == [CONTEXT.value, CONTEXT.value + COMMUNICATORS.value]
     assert (one.verdict, several.verdict) == ("does-not-fit", "fits")
     for key in ("sequence_length", "micro_batch_per_gpu", "parameter_dtype"):

@@ -63,8 +63,8 @@ def test_changes_of_memory_between_releases(ask, sizes, release, phase, key, set
     known, version = [EARLY, *(each for _, each in RELEASES)], tuple(map(int, release.split(".")))
     config = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "actor.use_kl_loss": True, **settings}
     for each, expected in ((known[known.index(version) - 1], old), (version, new)):
-        found = ask(config, version=each)
-        size = found.host.of({key}) if phase == "host" else sizes(found, phase).get(key, 0)
+        result = ask(config, version=each)
+        size = result.host.of({key}) if phase == "host" else sizes(result, phase).get(key, 0)
         assert size == pytest.approx(expected, rel=1e-3), each
 
 

@@ -39,8 +39,8 @@ def test_cases_are_beside_what_was_observed(cases):
     assert headings == [
         "Case and source", "Kind", "Model", "GPUs", "Computed (GiB)", "Range (GiB)", "Observed (GiB)", "Error", "Inside, or verdict",
     ]  # fmt: skip
-    found = {row[0].partition(",")[0]: row for row in rows}
-    one, two, three, four = (found[name] for name in ("one", "two", "three", "four"))
+    result = {row[0].partition(",")[0]: row for row in rows}
+    one, two, three, four = (result[name] for name in ("one", "two", "three", "four"))
     assert (one[1], one[3], one[6]) == ("fsdp", "8*H100", "50.0")
     error = float(one[7].removesuffix(" %").replace("\N{MINUS SIGN}", "-"))
     assert error == pytest.approx((float(one[4]) / 50 - 1) * 100, abs=0.2)  # figures have one decimal

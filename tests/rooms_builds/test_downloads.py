@@ -17,10 +17,10 @@ PAGE = ".. verl-downloads::\n"
 
 def test_the_files_say_what_is_recorded_and_computed(runs, estimated):
     build = runs.page(PAGE).build()
-    found = json.loads(build.text("verl-resources.json"))
-    assert (found["schema"], found["extension_version"]) == (1, __version__)
-    assert [run["id"] for run in found["runs"]] == ["a", "b"]
-    a, b = found["runs"]
+    result = json.loads(build.text("verl-resources.json"))
+    assert (result["schema"], result["extension_version"]) == (1, __version__)
+    assert [run["id"] for run in result["runs"]] == ["a", "b"]
+    a, b = result["runs"]
     assert a["computed"] == {
         "verdict": estimated.verdict,
         "fits_up_to_tokens": estimated.fits_up_to_tokens,
@@ -38,8 +38,8 @@ def test_the_files_say_what_is_recorded_and_computed(runs, estimated):
     assert "has no recorded settings" in b["not_computed"]
     assert a["record"]["measured"] == {"gib": 60.0, "counter": "device"}
     assert "script" not in b["record"]
-    assert [gpu["name"] for gpu in found["gpus"]] == ["H100-80GB"]
-    kinds = [entry["name"] for entry in found["accuracy"]]
+    assert [gpu["name"] for gpu in result["gpus"]] == ["H100-80GB"]
+    kinds = [entry["name"] for entry in result["accuracy"]]
     assert kinds == sorted(kinds)
     rows = {row["id"]: row for row in csv.DictReader(build.text("verl-resources.csv").splitlines())}
     assert list(rows) == ["a", "b"]

@@ -20,26 +20,26 @@ PAGE = ".. verl-memory::\n   :run: a\n   :show: answer, chart, table\n   :captio
 def test_answer_table_and_chart(runs, estimated):
     build = runs.page(PAGE).build()
     assert build.warnings == []
-    soup, found = build.soup(), estimated
+    soup, result = build.soup(), estimated
     texts = [words(line) for line in soup.select("p.verl-answer, ul.verl-answer > li")]
-    peak, low, high, capacity = map(whole, (found.peak, found.low, found.high, found.capacity))
+    peak, low, high, capacity = map(whole, (result.peak, result.low, result.high, result.capacity))
     assert texts[0] == f"Fits. Peak {peak} GiB per GPU (range {low} to {high}); the GPU has {capacity} GiB."
     assert "Measured: 60.0 GiB (in use on the GPU)." in texts
     headings, *rows = [[*map(words, row.select("th, td"))] for row in soup.select("table.verl-memory tr")]
     assert headings[:3] == ["Phase", "Total (GiB)", "Weights (GiB)"]
     assert headings[-1] == "Outside PyTorch (GiB)"
     assert soup.caption.get_text().startswith("C")
-    names = [phase.label for phase in found.phases]
-    peak = names.index(found.peak_phase.label)
+    names = [phase.label for phase in result.phases]
+    peak = names.index(result.peak_phase.label)
     labels = [f"{name} (peak phase)" if at == peak else name for at, name in enumerate(names)]
     assert [row[0] for row in rows] == labels
     assert [words(row.td) for row in soup.select("table.verl-memory tbody tr:has(strong)")] == [labels[peak]]
-    for row, phase in zip(rows, found.phases, strict=True):
+    for row, phase in zip(rows, result.phases, strict=True):
         total, *parts = (float(cell.replace(",", "")) for cell in row[1:])
         assert row[1] == gib_number(phase.total)
         assert sum(parts) == pytest.approx(total, abs=0.4)
     cells = soup.select("div.verl-chart > div > :is(span, strong)")
-    assert [words(cell) for cell in cells[1::2]] == [f"{whole(phase.total)} GiB" for phase in found.phases]
+    assert [words(cell) for cell in cells[1::2]] == [f"{whole(phase.total)} GiB" for phase in result.phases]
     assert words(cells[2 * peak]) == f"{names[peak]} (peak)"
 
 

@@ -58,9 +58,9 @@ def test_the_largest_model_on_some_gpus_is_the_last_whose_fewest_are_no_more(bui
                 [name.partition(" ")[0] for name, *cells in classes if int(cells[at].split()[0]) <= most]
                 for at in (0, 2)
             ]
-            found = words(cell).replace(" †", "").replace(" ‡", "")
+            output = words(cell).replace(" †", "").replace(" ‡", "")
             full, lora = (each[-1:] for each in fits)
-            assert found == (", ".join([*full, *(f"LoRA {size}" for size in lora)]) or "none")
+            assert output == (", ".join([*full, *(f"LoRA {size}" for size in lora)]) or "none")
 
 
 def test_the_values_of_the_table_are_a_file_whose_name_follows_from_the_options(build):
@@ -78,7 +78,7 @@ def test_the_values_of_the_table_are_a_file_whose_name_follows_from_the_options(
 def test_an_edit_of_a_run_answers_again_for_its_model_only(project, data, monkeypatch):
     models = []
 
-    def answered(question, data, _memories):
+    def answer_of(question, data, _memories):
         models.append((question.model.rpartition("/")[2], question.lora))
         return fewest_by_memory(question, data, (80,))
 
@@ -90,7 +90,7 @@ def test_an_edit_of_a_run_answers_again_for_its_model_only(project, data, monkey
         assert build.warnings == []
         return [*models], build.soup().select_one("#fewest-80-gb").text
 
-    monkeypatch.setattr(directives, "fewest_by_memory", answered)
+    monkeypatch.setattr(directives, "fewest_by_memory", answer_of)
     of_7b = [("Qwen2.5-7B", 0), ("Qwen2.5-7B", 32)]
     first, table = built()
     assert first == [("Qwen2.5-0.5B", 0), ("Qwen2.5-0.5B", 32), *of_7b]

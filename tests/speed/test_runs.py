@@ -87,8 +87,8 @@ def test_the_nearest_run_and_what_differs(records, model, gpus, gpu, others, run
         assert speed is None
     else:
         figures = records.runs[run].measured.model_dump()
-        found = {name for name in speed["differs"] if name != "backend"}  # the layout is the search's
-        assert (speed["run"], found) == (run, set(differs))
+        result = {name for name in speed["differs"] if name != "backend"}  # the layout is the search's
+        assert (speed["run"], result) == (run, set(differs))
         for name in ("tokens_per_second_per_gpu", "step_seconds", "steps", "response_tokens"):
             assert speed[name] == figures[name]
     sentence = {line.name: line.plain for line in lines(own)}.get("speed")
@@ -125,11 +125,11 @@ def test_the_sentence(records, model, gpu, sentence):
 def test_a_question_that_leaves_the_backend_open_gets_the_faster_run(records, data):
     text = (data.path / "runs/pipeline.yaml").read_text("utf-8").replace("1000", "1200")
     data.write("runs/pipeline.yaml", text)
-    more, asked = data.load(), Question("Qwen/Qwen2.5-7B", 8, "H100", response=1024)
-    speed = answer(asked, more).speed()
+    more, request = data.load(), Question("Qwen/Qwen2.5-7B", 8, "H100", response=1024)
+    speed = answer(request, more).speed()
     assert (speed.timed.run.id, speed.differs) == ("pipeline", ("backend",))
     strategy = {"actor_rollout_ref.actor.strategy": "fsdp"}
-    assert answer(replace(asked, overrides=strategy), more).speed().timed.run.id == "dense"
+    assert answer(replace(request, overrides=strategy), more).speed().timed.run.id == "dense"
 
 
 def test_what_a_source_does_not_state(records):
@@ -138,19 +138,19 @@ def test_what_a_source_does_not_state(records):
 
 
 def test_a_group_of_gpus_has_the_speed_of_any_of_them(records, data):
-    asked, group = Question("Qwen/Qwen2.5-7B", 8, "H800", response=1024), [records.gpus.get("H100")]
-    assert answer(asked, records).speed() is None
-    nearest = answer(asked, records).speed(group)
+    request, group = Question("Qwen/Qwen2.5-7B", 8, "H800", response=1024), [records.gpus.get("H100")]
+    assert answer(request, records).speed() is None
+    nearest = answer(request, records).speed(group)
     assert (nearest.timed.run.id, "GPU" in nearest.differs) == ("dense", True)
     speed = {"measured": {"tokens_per_second_per_gpu": 9}, "model": "Qwen/Qwen2.5-7B"}
     data.run("own", gpus={"count": 64, "type": "H800"}, settings={**LENGTHS, **BATCH}, **speed)
-    assert answer(asked, data.load()).speed(group).timed.run.id == "own"
+    assert answer(request, data.load()).speed(group).timed.run.id == "own"
 
 
 def test_the_fastest_runs(records, data):
     data.run("slower", model="Qwen/Qwen2.5-7B", measured={"tokens_per_second_per_gpu": 999.0})
-    found = [run.id for run in fastest_runs(data.load())]
-    assert found == ["vague", "adapters", "apart", "critic", "dense", "experts", "dapo"]
+    result = [run.id for run in fastest_runs(data.load())]
+    assert result == ["vague", "adapters", "apart", "critic", "dense", "experts", "dapo"]
 
 
 def test_what_is_recommended_stands_after_min_and_is_not_folded(data):
