@@ -112,7 +112,12 @@ def test_every_command(reference, command):
     assert [words for words in [*options, *examples(command)] if words not in shown] == []
 
 
-@pytest.mark.parametrize("line", [line for command in COMMANDS for line in examples(command)])
+LINES = (line for command in COMMANDS for line in examples(command))
+#: The models that fit take seconds, and tests/cli prints them.
+EXAMPLES = [pytest.param(line, marks=pytest.mark.slow) if " plan --gpus " in line else line for line in LINES]
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
 def test_examples(line, tmp_path, monkeypatch, capsys):
     """Each example runs as written, in a folder with its files, next to a checkout of verl."""
     git("init", "-q", str(tmp_path / "verl"), folder=tmp_path)

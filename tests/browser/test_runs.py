@@ -150,7 +150,7 @@ def test_an_address_that_asks_for_what_is_folded_shows_it(opened, path):
 
 
 @pytest.mark.parametrize(
-    ("address", "asked"),
+    ("address", "question"),
     [
         ("size=99B&task=xyz", "size=99B, task=xyz"), ("gpu=%00%ff<b>", "gpu=\0\ufffd<b>"),
          ("kind=ran&train=__proto__", "train=__proto__"),

@@ -67,7 +67,7 @@ def test_each_field_changes_the_answer_and_the_address(open_page):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("question", "said"),
     [
         ("if-gpu=H9000&if-count=9&if-response=", "if-count=9, if-gpu=H9000, if-response="),
         ("if-model=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "if-model=<img src=x onerror=alert(1)>"),

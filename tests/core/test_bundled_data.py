@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from sphinx_verl_resources.commands import main
+from sphinx_verl_resources.strict_yaml import LOADER
 
 
 @pytest.fixture(scope="module")
 def runs(root):
-    return [yaml.safe_load(path.read_text("utf-8")) for path in sorted((root / "data/runs").glob("*.yaml"))]
+    return [yaml.load(path.read_bytes(), LOADER) for path in sorted((root / "data/runs").glob("*.yaml"))]
 
 
 def test_no_problem(root, monkeypatch, capsys):
@@ -53,7 +54,7 @@ def test_no_email_address_and_a_schema_in_every_file(root):
         assert (path.parent / match[1]).is_file(), path
 
 
-class Editor(yaml.SafeLoader):
+class Editor(LOADER):
     """YAML as editors read it: dates are text."""
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -160,13 +161,15 @@ def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, 
             assert (own.verdict, own.undercuts is not None) == ("fits", cell.support == "undercuts")
 
 
-@given(
-    st.sampled_from(["Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-30B-A3B"]),
-    st.data(),
-)
+@cache
+def form_texts(model):
+    """Return the answers of the form for a model, which take seconds."""
+    return answers_texts(model, DATA)
+
+
+@given(st.sampled_from(["Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-30B-A3B"]), st.data())
 def test_the_form_has_the_answer_of_the_python_api(model, chosen):
-    texts = FORMS.get(model) or FORMS.setdefault(model, answers_texts(model, DATA))
-    answers, *records = map(json.loads, texts)
+    answers, *records = map(json.loads, form_texts(model))
     groups = gpu_groups(DATA)
     place, at = (chosen.draw(st.integers(0, most - 1)) for most in (len(groups), len(RANKS) * len(RESPONSES)))
     first, fits, *cells = answers["windows"][place * len(RANKS) * len(RESPONSES) + at]
@@ -185,7 +188,3 @@ def test_the_form_has_the_answer_of_the_python_api(model, chosen):
     options = [f"--gpus={count}x{gpu}", f"--response={response}", *([f"--lora={rank}"] if rank else [])]
     planned = printed("plan", model, *options)
     assert record == about | {name: planned[name] for name in ("model", *FEWEST_FIELDS)}
-
-
-#: The answers of the form by model, each computed once.
-FORMS = {}

@@ -24,8 +24,8 @@ def data():
 @pytest.fixture
 def command(data):
     def make(**fields):
-        answer_to = Question(**{"model": "Qwen/Qwen2.5-7B", "gpus": 8, "gpu": "H100", **fields})
-        return command_of(answer(answer_to, data).best, data)
+        own = Question(**{"model": "Qwen/Qwen2.5-7B", "gpus": 8, "gpu": "H100", **fields})
+        return command_of(answer(own, data).best, data)
 
     return make
 
@@ -123,9 +123,9 @@ def test_how_megatron_is_chosen(command):
 
 def test_keys_of_their_version(command):
     key, before = "critic.fsdp.param_offload", "critic.model.fsdp_config.param_offload"
-    answer_to = {"task": "PPO", "overrides": {key: True}}
-    assert f"{key}=True" in command(**answer_to).split()
-    assert f"{before}=True" in command(**answer_to, version=(0, 7, 0)).split()
+    fields = {"task": "PPO", "overrides": {key: True}}
+    assert f"{key}=True" in command(**fields).split()
+    assert f"{before}=True" in command(**fields, version=(0, 7, 0)).split()
 
 
 def test_a_key_that_is_not_recorded_is_set_in_any_case(command):

@@ -23,6 +23,8 @@ from sphinx_verl_resources.fit.question import Question
 from sphinx_verl_resources.memory.registries import EstimatorContext, capacity_of
 from sphinx_verl_resources.units import GIB
 
+from .test_agreement import form_texts
+
 DATA = EstimatorContext()
 GPU = """gpus:
   - name: X
@@ -51,7 +53,7 @@ def test_the_answer_for_a_memory_size_holds_for_each_gpu_that_is_named():
 
 
 def test_cells_have_the_numbers_for_their_texts_and_every_text_is_used():
-    result = json.loads(answers_texts("Qwen/Qwen2.5-0.5B", DATA)[0])
+    result = json.loads(form_texts("Qwen/Qwen2.5-0.5B")[0])
     windows, texts, words = result["windows"], result["texts"], result["words"]
     assert len(windows) == len(gpu_groups(DATA)) * len(RANKS) * len(RESPONSES)
     for _first, _fewest, *cells in windows:

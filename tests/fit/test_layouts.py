@@ -106,7 +106,7 @@ AGENT = {"model": "Qwen/Qwen3-4B", "gpus": 1, "gpu": "RTX-4090", "lora": 32, "pr
 
 
 @pytest.mark.parametrize(
-    ("asked", "name", "offloaded"),
+    ("fields", "name", "offloaded"),
     [
         ({}, "FSDP", ()),
         ({"lora": 32, "model": "Qwen/Qwen2.5-72B"}, "FSDP", ("weights", "optimizer")),  # as it ran
@@ -117,8 +117,8 @@ AGENT = {"model": "Qwen/Qwen3-4B", "gpus": 1, "gpu": "RTX-4090", "lora": 32, "pr
         (EXPERTS, "Megatron TP 2 EP 4", ON_CPU),
     ],
 )
-def test_layouts_of_well_known_questions(ask, answer_to, name, offloaded):
-    result = ask(**answer_to)
+def test_layouts_of_well_known_questions(ask, fields, name, offloaded):
+    result = ask(**fields)
     assert (result.verdict, result.best.name, result.best.offloaded) == ("fits", name, offloaded)
 
 

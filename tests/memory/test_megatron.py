@@ -133,8 +133,8 @@ def test_recomputation_needs_one_layer_at_a_time(ask):
 
 
 def test_swiglu_is_fused_unless_told_otherwise(ask):
-    for given_, each in (({}, 6), ({"transformer.bias_activation_fusion": False}, 10)):
-        result = update(ask({**MEGATRON, **given_}, gpus=16, version=V08), 1, "loss")
+    for fusion, each in (({}, 6), ({"transformer.bias_activation_fusion": False}, 10)):
+        result = update(ask({**MEGATRON, **fusion}, gpus=16, version=V08), 1, "loss")
         assert result["activations"] == pytest.approx(14 * (KEPT + each * F) / 2 * T)
 
 
