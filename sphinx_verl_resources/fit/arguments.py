@@ -148,9 +148,9 @@ def read_source(source: str, options: argparse.Namespace) -> SettingsText:
     """
     text = read_settings(read_text(source), source, dict(options.env))
     for name, _ in options.env:
-        if name not in text.asked:
+        if name not in (names := text.variables_read):
             message = f"--env {name}: the script does not use this environment variable"
-            remedy = did_you_mean(name, sorted(text.asked)) or "correct the name, or set it in the script"
+            remedy = did_you_mean(name, sorted(names)) or "correct the name, or set it in the script"
             text.problems += (warning(COMMAND_LINE, "unused_variable", message, remedy),)
     wrong = refusal(text)
     errors = [wrong] if wrong else [each for each in text.problems if each.is_error]

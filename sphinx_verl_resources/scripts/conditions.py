@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from .values import cause_of, known, names_in, written
-from .words import is_empty, read_number, text_of
+from tree_sitter import Node
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tree_sitter import Node
-
-    from .values import Text
-    from .words import Expansion
+from .values import Text, cause_of, known, names_in, source_of
+from .words import Expansion, is_empty, read_number, text_of
 
 _COMPARISONS = {f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 
@@ -65,7 +59,7 @@ class Conditions:
         """Return whether a text matches one of several patterns; None if that is unknown."""
         outcome: bool | None = False
         for regex in map(self._expansion.pattern, patterns):
-            if regex and (regex.pattern == ".*" or (not cause_of(text) and regex.fullmatch(written(text)))):
+            if regex and (regex.pattern == ".*" or (not cause_of(text) and regex.fullmatch(source_of(text)))):
                 return True
             if regex is None or cause_of(text):
                 outcome = None

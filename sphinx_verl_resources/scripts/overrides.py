@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
+from ..diagnostics import Location
 from ..memory.request import dotted_leaves
 from .settings import SettingsText
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..diagnostics import Location
 
 #: The maximum nesting depth of lists and mappings inside a value.
 MAX_DEPTH = 20

@@ -13,7 +13,7 @@ from ..memory.request import dotted_leaves
 from ..strict_yaml import read_yaml
 from .overrides import OVERRIDE, add_override
 from .settings import Program, SettingsText, program_of
-from .values import Cause, Unknown, Word, cause_of, split_key, written
+from .values import Cause, Unknown, Word, cause_of, source_of, split_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -134,7 +134,7 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
 def _read_commands(settings: SettingsText, shell: Shell, shown: str) -> None:
     """Add the settings of the first training command, and the program that it starts."""
     settings.problems = tuple(shell.problems.values())
-    settings.asked = frozenset(shell.expansion.asked)
+    settings.variables_read = frozenset(shell.expansion.variables_read)
     programs = [(command, program) for command in shell.commands if (program := program_of(command.words))]
     trainings = [each for kind in ("rl", "sft") for each in programs if each[1].kind == kind]
     of_verl = bool(trainings)
@@ -157,7 +157,7 @@ def _read_commands(settings: SettingsText, shell: Shell, shown: str) -> None:
         settings.warn(trainings[1][1].place, "shell_syntax", message, remedy)
     _read_arguments(settings, program.arguments, of_verl=of_verl)
     below = shell.commands[shell.commands.index(command) + 1 :]
-    lost = [words[0].place for words, _ in below if _DOTTED.match(written(words[0].text))]
+    lost = [words[0].place for words, _ in below if _DOTTED.match(source_of(words[0].text))]
     for place in lost[:1]:
         message = "the settings from here on are not passed to verl, because the command ends above"
         hint = "end each line with a backslash, without a comment or blank after it"
@@ -174,7 +174,7 @@ def _with_settings(commands: Iterable[Command]) -> list[tuple[Command, Program]]
     best: list[tuple[Command, Program]] = []
     most = 0
     for command in commands:
-        shown = [written(word.text) for word in command.words]
+        shown = [source_of(word.text) for word in command.words]
         dotted = [at for at, word in enumerate(shown) if _DOTTED.match(word)]
         if len(dotted) <= most or shown[0] in {"echo", "cat", "grep", "sed"}:
             continue
@@ -191,7 +191,7 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
     """Add the settings in the arguments of a training command; other programs may have other arguments."""
     remaining = iter(arguments)
     for text, place in remaining:
-        shown, cause = written(text), cause_of(text)
+        shown, cause = source_of(text), cause_of(text)
         option, equals, value = shown.partition("=")
         if option in _CONFIG_NAME:
             name = text if equals else next(remaining, Word(text)).text
@@ -199,7 +199,7 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
                 message = f"the name of the configuration is unknown: {cause.text}"
                 settings.warn(place, "unresolved", message, cause.remedy("it"))
                 settings.incomplete += (message,)
-            settings.config_name = None if cause else re.sub(r"\.ya?ml\Z", "", value or written(name))
+            settings.config_name = None if cause else re.sub(r"\.ya?ml\Z", "", value or source_of(name))
         elif option in _OPTIONS and not equals:
             next(remaining, None)
         elif shown.startswith("-"):
@@ -209,7 +209,7 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
         elif cause:
             key, rest = split_key(text)
             if override := OVERRIDE.fullmatch(key):
-                settings.leave_open(override["key"], written(rest), cause, place)
+                settings.leave_open(override["key"], source_of(rest), cause, place)
             else:
                 message = f"the settings in {shown!r} are unknown: {cause.text}"
                 settings.warn(cause.place or place, "unresolved", message, cause.remedy("the settings"))

@@ -8,21 +8,15 @@ the hardware page. ``run_<model>_<train-backend>.sh`` has been enforced by verl'
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ..check import Check, rule
+from ..check import Check, Finding, rule
 from ..diagnostics import Severity
-from ..records import ENGINES, TRAIN_BACKENDS, fold
+from ..records import ENGINES, TRAIN_BACKENDS, Run, fold
+from ..registries import Gpu
 from ..selection import as_text
 from .read import read_script
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ..check import Finding
-    from ..records import Run
-    from ..registries import Gpu
 
 
 @rule(Severity.WARNING)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, capped, warning
 from ..strict_yaml import read_yaml
-from .values import Cause, Word, known, written
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+from .values import Cause, Word, known, source_of
 
 #: ``rl`` is training with reinforcement learning; the other kinds have no run to record.
 Kind = Literal["rl", "sft", "generation", "evaluation", "conversion", "data", "script", "cluster", "other"]
@@ -75,7 +73,7 @@ class SettingsText:
         lines: the lines that set each key as written, including replaced values.
         program: the program that trains, otherwise the first that a script starts; None in other texts.
         incomplete: parts of the text that may set more than is read, with the reasons.
-        asked: the variables that the text reads from its environment.
+        variables_read: the variables that the text reads from its environment.
 
     >>> SettingsText({"trainer.nnodes": 1}, {"trainer.nnodes": Location("run.sh", 3, 5)}).values
     {'trainer.nnodes': 1}
@@ -90,7 +88,7 @@ class SettingsText:
     lines: dict[str, list[int]] = field(default_factory=dict)
     program: Program | None = None
     incomplete: tuple[str, ...] = ()
-    asked: frozenset[str] = frozenset()
+    variables_read: frozenset[str] = frozenset()
 
     def add(self, key: str, value: Any, place: Location) -> None:
         """Add a value."""
@@ -231,7 +229,7 @@ def program_of(command: Sequence[Word]) -> Program | None:
         return Program(names[at], kinds[at], place, command[at + 1 :])
     if words[0] == "ray" and words[1:2] in (["start"], ["stop"]):
         return Program(" ".join(words[:2]), "cluster", place)
-    scripts = [name for name in (written(word.text) for word in command[1:]) if name.endswith(".sh")]
+    scripts = [name for name in (source_of(word.text) for word in command[1:]) if name.endswith(".sh")]
     return Program(scripts[0], "script", place) if words[0] in {"bash", "sh", "exec"} and scripts else None
 
 

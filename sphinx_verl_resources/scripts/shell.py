@@ -7,32 +7,32 @@ condition, both branches are followed; variables that differ between them become
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
+
+from tree_sitter import Node
 
 from ..diagnostics import Diagnostic, Location, warning
 from .conditions import Conditions, negated
-from .values import Array, Cause, Unknown, Word, as_array, joined, known, size, split_key, written
-from .words import (
-    WORDS,
-    Expansion,
-    TooMuchError,
-    first_error,
-    parse,
-    succeeds_on_gpus,
-    text_of,
+from .values import (
+    Array,
+    Cause,
+    Unknown,
+    Value,
+    Word,
+    as_array,
+    join_values,
+    known,
+    size,
+    source_of,
+    split_key,
 )
+from .words import WORDS, Expansion, TooMuchError, first_error, parse, succeeds_on_gpus, text_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from tree_sitter import Node
-
-    from .values import Value
-
-    Variables: TypeAlias = dict[str, Value | None]
-    #: A function that returns whether a branch is taken, and the statements of the branch.
-    Branch: TypeAlias = tuple[Callable[[], bool | None], list[Node]]
+Variables: TypeAlias = dict[str, Value | None]
+#: A function that returns whether a branch is taken, and the statements of the branch.
+Branch: TypeAlias = tuple[Callable[[], bool | None], list[Node]]
 
 _ELEMENTS = Cause("the elements of an array cannot be determined")
 #: Parts of a command that are not words.
@@ -172,7 +172,7 @@ class Shell:
             self.expansion.spend(
                 len(values) + 3 * sum(size(value) for value in values if isinstance(value, Array))
             )
-            self.expansion.variables[name] = joined(name, values, why)
+            self.expansion.variables[name] = join_values(name, values, why)
         if len(ways) > 1:
             self.commands[before:] = [command._replace(doubt=why) for command in self.commands[before:]]
 
@@ -346,12 +346,12 @@ class Shell:
             name, value = split_key(text)
             if child.type == "variable_assignment":
                 values[_name_of(child)] = self._assigned(child)
-            elif written(text)[:1] in {"-", "+"}:
-                options += written(text)
+            elif source_of(text)[:1] in {"-", "+"}:
+                options += source_of(text)
             elif name.isidentifier():
                 values[name] = value
             elif (known(text) or "").isidentifier():
-                bare[written(text)] = None
+                bare[source_of(text)] = None
             elif text:
                 self._skip(node)
         local = kind not in {"export", "readonly"} and bool(self._calls) and "g" not in options
@@ -419,7 +419,7 @@ class Shell:
         names = [known(word.text) for word in command.words]
         at = next((at for at, name in enumerate(names) if name not in WORDS["prefixes"]), -1)
         name, words = names[at], command.words[at + 1 :]
-        shown = " ".join(written(word.text) for word in command.words[at:])
+        shown = " ".join(source_of(word.text) for word in command.words[at:])
         is_function = self.expansion.variables.get(f"{name}()") is not None
         is_assignment = bool(at) and (is_function or "=" in (name or ""))
         ends = {*names[at + 2 :]}
@@ -447,7 +447,7 @@ class Shell:
                 self._skip(node)
             case _:
                 self.commands.append(Command(command.words))
-                status = succeeds_on_gpus(" ".join(written(word.text) for word in command.words))
+                status = succeeds_on_gpus(" ".join(source_of(word.text) for word in command.words))
                 for variable in values if name is None else ():  # the words may vanish
                     self.expansion.doubt(variable, _ELEMENTS)
                 if status is not None:
@@ -460,7 +460,7 @@ class Shell:
     def _call(self, name: str, arguments: Array, prefix: Mapping[str, Value], node: Node) -> None:
         """Follow a call of a function, unless its body is unknown or calls it."""
         source = self.expansion.variables[f"{name}()"]
-        body = self._bodies.get(written(source)) if isinstance(source, tuple) else None
+        body = self._bodies.get(source_of(source)) if isinstance(source, tuple) else None
         if body is None or name in self._calls:
             self._skip(node)
             return

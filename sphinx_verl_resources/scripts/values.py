@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..diagnostics import Location
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class Cause(NamedTuple):
@@ -77,13 +75,13 @@ def known(text: Text) -> str | None:
     >>> known(("a", "b")), known(("a", Unknown("$B", Cause("…"))))
     ('ab', None)
     """
-    return None if cause_of(text) else written(text)
+    return None if cause_of(text) else source_of(text)
 
 
-def written(text: Text) -> str:
+def source_of(text: Text) -> str:
     """Return the text, with unknown parts as written in the script.
 
-    >>> written((Unknown("$HOME", Cause("…")), "/data"))
+    >>> source_of((Unknown("$HOME", Cause("…")), "/data"))
     '$HOME/data'
     """
     return "".join(piece if isinstance(piece, str) else piece.source for piece in text)
@@ -123,7 +121,7 @@ def split_key(text: Text) -> tuple[str, Text]:
     return key, (rest, *text[1:])
 
 
-def joined(name: str, values: list[Value | None], why: Cause) -> Value | None:
+def join_values(name: str, values: list[Value | None], why: Cause) -> Value | None:
     """Return the value of a variable after alternative ways, each of which leaves it with a value or unset.
 
     Where the ways differ, a text is unknown, and so is the value of each ``key=value`` in an array.
@@ -138,7 +136,7 @@ def joined(name: str, values: list[Value | None], why: Cause) -> Value | None:
     words: dict[Text | str, Word] = {}
     for text, word in (item for tail in tails for item in tail.items()):
         key, value = split_key(text)
-        unknown = Unknown(written(value), why)
+        unknown = Unknown(source_of(value), why)
         if text in common:
             words.setdefault(text, word)
         else:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import tree_sitter_bash
-from tree_sitter import Language, Parser, Query, QueryCursor
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from ..diagnostics import Location
 from ..strict_yaml import read_yaml
-from .values import Array, Cause, Unknown, Word, as_array, cause_of, known, split_key, written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from tree_sitter import Node
-
-    from .values import Text, Value
+from .values import Array, Cause, Text, Unknown, Value, Word, as_array, cause_of, known, source_of, split_key
 
 #: The maximum number of characters that a script may expand to, including a cost per step.
 MAX_TOTAL = 1_000_000
@@ -144,7 +138,7 @@ class Expansion:
     Attributes:
         variables: the variables by name; None if unset. ``@`` has the arguments of a function; it is missing
             outside functions, because the script's arguments are unknown.
-        asked: the names of variables that the script reads from its environment.
+        variables_read: the names of variables that the script reads from its environment.
         fixed: the variables whose assignment fails, which ends a command.
         lost: why every variable is unknown from here on; None as long as they are not.
         devices: the commands so far whose output names the device, and their output on GPUs.
@@ -153,7 +147,7 @@ class Expansion:
 
     def __init__(self, environment: Mapping[str, str], place_of: Callable[[Node], Location]) -> None:
         self.variables: dict[str, Value | None] = {}
-        self.asked: set[str] = set()
+        self.variables_read: set[str] = set()
         self.fixed = {"IFS"}  # an assignment to this one changes how words are split
         self.lost: Cause | None = None
         self.devices: dict[str, str] = {}
@@ -178,7 +172,7 @@ class Expansion:
             return (Unknown(f"${name}", self.lost or Cause(f"bash sets ${name}")),)
         if name in self.variables or not name.isidentifier():
             return self.variables.get(name)
-        self.asked.add(name)
+        self.variables_read.add(name)
         return (self._environment[name],) if name in self._environment else None
 
     def assign(self, name: str, value: Value | None) -> None:
@@ -211,17 +205,17 @@ class Expansion:
             if _BRACES.search(plain):
                 pieces, self._sure = [Piece(Unknown(text_of(node), _SEVERAL), "quoted")], False
             for run in _runs(self._split(pieces)):
-                text = self._joined(run)
+                text = self._join(run)
                 parts = (known((piece.content or "",)) or "" for piece in run if piece.kind != "quoted")
                 if (self.lost or not split_key(text)[0]) and {"*", "?"} & {*"".join(parts)}:
-                    text, self._sure = (Unknown(written(text), _FILES),), False
+                    text, self._sure = (Unknown(source_of(text), _FILES),), False
                 words.append(Word(text, next((piece.place for piece in run if piece.place), place)))
         return Array(tuple(words), self._sure)
 
     def text(self, node: Node) -> Text:
         """Expand a word to one text, without splitting."""
         pieces = self._with_home([*self._pieces(node, "plain")])
-        return self._joined(Piece(" ", "quoted") if each.content is None else each for each in pieces)
+        return self._join(Piece(" ", "quoted") if each.content is None else each for each in pieces)
 
     def pattern(self, node: Node) -> re.Pattern[str] | None:
         """Return a pattern of ``case`` as a regular expression; None if it is unknown or not supported."""
@@ -233,7 +227,7 @@ class Expansion:
             pattern += escaped if kind == "quoted" else escaped.replace(r"\*", ".*").replace(r"\?", ".")
         return re.compile(pattern, re.DOTALL)
 
-    def _joined(self, pieces: Iterable[Piece]) -> Text:
+    def _join(self, pieces: Iterable[Piece]) -> Text:
         text: list[str | Unknown] = []
         for content, *_ in pieces:
             self.spend(1 + len(content) if isinstance(content, str) else 1)
@@ -326,7 +320,7 @@ class Expansion:
         missing = value is None or (operator[:1] == ":" and is_empty(value))
         if match["length"]:
             is_known = value.sure if isinstance(value, Array) else value is not None and not cause_of(value)
-            length = len(value.words if isinstance(value, Array) else written(value or ()))
+            length = len(value.words if isinstance(value, Array) else source_of(value or ()))
             unknown = Cause(f"the length of ${name} is unknown", (name,) if value is None else ())
             yield Piece(str(length) if is_known else Unknown(source, unknown), kind)
         elif not operator or (missing is not True and operator[-1] != "+"):
@@ -337,7 +331,7 @@ class Expansion:
         elif operator[-1] == "?":
             yield Piece(Unknown(source, Cause(f"the script requires ${name}", (name,))), kind)
         elif operator[-1] == "=":
-            self.assign(name, self._joined(self._operand(node, match, "quoted")))
+            self.assign(name, self._join(self._operand(node, match, "quoted")))
             yield from self._spread(self.variables[name] or (), kind, joins=False)
         elif operator[-1] == "-" or not missing:
             yield Piece("", kind)
@@ -423,10 +417,10 @@ class Expansion:
                 number = int(apply(self._number(parts[0]), self._number(parts[-1])))
             case "variable_name" | "number" | "word" | "simple_expansion" | "expansion" | "string":
                 is_name = node.type == "variable_name"
-                text = self._joined(self._parameter(node, quoted=True)) if is_name else self.text(node)
-                read = read_number(written(text))
+                text = self._join(self._parameter(node, quoted=True)) if is_name else self.text(node)
+                read = read_number(source_of(text))
                 if read is None:
-                    wrong = Cause(f"{written(text)[:40]!r} is not a whole number")
+                    wrong = Cause(f"{source_of(text)[:40]!r} is not a whole number")
                     raise ArithmeticError(cause_of(text) or wrong)
                 number = read
             case _:

@@ -41,8 +41,8 @@ def test_readings(case):
         assert read.config_name == case["config"]
     if "program" in case:
         assert [*read.program[:2]] == case["program"]
-    if "asked" in case:
-        assert sorted(read.asked) == case["asked"]
+    if "variables_read" in case:
+        assert sorted(read.variables_read) == case["variables_read"]
 
 
 def test_values_that_are_settled_elsewhere_are_no_problems():
