@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from .shell import Command, Shell
 
-#: The maximum length of a text in characters; real scripts have a quarter of this.
-MAX_LENGTH = 1 << 16
-
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 #: A text whose first line is YAML, apart from empty lines and comments.
@@ -120,11 +117,6 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
         remedy = 'run pip install "sphinx-verl-resources[scripts]", or give the settings as YAML or KEY=VALUE'
         raise NoAnswerError(Diagnostic(Location(shown), "file_unreadable", message, remedy)) from None
     settings = SettingsText()
-    if len(text) > MAX_LENGTH:
-        message = f"the script has more than {MAX_LENGTH} characters and was not read"
-        remedy = "give only the part that starts the training"
-        settings.fail(Location(shown), "file_too_large", message, remedy)
-        return settings
     shell = Shell(shown, environment)
     shell.follow(text.replace("\r\n", "\n"))
     _read_commands(settings, shell, shown)

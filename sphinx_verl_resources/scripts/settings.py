@@ -23,7 +23,7 @@ _OTHERS: Mapping[Kind, tuple[str, str]] = {
     "evaluation": (r"\bmain_eval", "{} scores responses and does not train"),
     "conversion": (r"model_merger|\bconverter_|hf_to_mcore", "{} converts checkpoints and does not train"),
     "data": (
-        r"data_preprocess|\b(preprocess|prepare|create)_|_dataset\Z",
+        r"preprocess|\b(prepare|create)_|_dataset\Z",
         "{} prepares data and does not train",
     ),
     "cluster": ("", "{} starts or stops a Ray cluster; the script does not train"),

@@ -15,19 +15,7 @@ from tree_sitter import Node
 
 from ..diagnostics import Diagnostic, Location, warning
 from .conditions import Conditions, negated
-from .values import (
-    Array,
-    Cause,
-    Unknown,
-    Value,
-    Word,
-    as_array,
-    join_values,
-    known,
-    size,
-    source_of,
-    split_key,
-)
+from .values import Array, Cause, Unknown, Value, Word, as_array, join_values, known, source_of, split_key
 from .words import WORDS, Expansion, TooMuchError, first_error, parse, succeeds_on_gpus, text_of
 
 Variables: TypeAlias = dict[str, Value | None]
@@ -97,6 +85,7 @@ class Shell:
         self._lines = text.encode().split(b"\n")
         place = Location(self._path)
         try:
+            self.expansion.spend(15 * len(text))
             root = parse(text)
             error = first_error(root)
             self._run([node for node in root.children if not error or node.end_byte < error.start_byte])
@@ -169,9 +158,8 @@ class Shell:
             going = [way.variables for way in ways if way.end == self._end]
         for name in dict.fromkeys(name for variables in going for name in variables):
             values = [way[name] if name in way else self.expansion.get(name) for way in going]
-            self.expansion.spend(
-                len(values) + 3 * sum(size(value) for value in values if isinstance(value, Array))
-            )
+            words = sum(len(value.words) for value in values if isinstance(value, Array))
+            self.expansion.spend(len(values) + 3 * words)
             self.expansion.variables[name] = join_values(name, values, why)
         if len(ways) > 1:
             self.commands[before:] = [command._replace(doubt=why) for command in self.commands[before:]]
@@ -327,20 +315,19 @@ class Shell:
         if elements or any(text_of(item).startswith("[") for item in items or ()):
             return (Unknown(f"${name}", _ELEMENTS),)
         earlier = self.expansion.get(name) if any(child.type == "+=" for child in node.children) else None
-        self.expansion.spend(size(earlier))
         if items is None:
             text = self.expansion.text(value) if value else ("",)
             self._note_devices(name, node)
             return (*earlier, *text) if isinstance(earlier, tuple) else text
         words = self.expansion.words(item for item in items if item.type != "comment")
         old = as_array(earlier, self._place(node)) if earlier else Array()
+        self.expansion.spend(len(old.words))
         return Array((*old.words, *words.words), old.sure and words.sure)
 
     def _declaration_command(self, node: Node) -> bool:
         """Follow ``export``, ``readonly``, ``local``, ``declare`` or ``typeset``."""
         kind, options = node.children[0].type, ""
-        values: Variables = {}
-        bare: Variables = {}
+        values: Variables = {}  # None without one
         for child in node.named_children:
             text = self.expansion.text(child) if child.type not in {"variable_assignment", "comment"} else ()
             name, value = split_key(text)
@@ -351,24 +338,23 @@ class Shell:
             elif name.isidentifier():
                 values[name] = value
             elif (known(text) or "").isidentifier():
-                bare[source_of(text)] = None
+                values.setdefault(source_of(text), None)
             elif text:
                 self._skip(node)
         local = kind not in {"export", "readonly"} and bool(self._calls) and "g" not in options
-        self._assign({**bare, **values} if local else values, local=local)
+        kept = {name: value for name, value in values.items() if local or value is not None}
+        self._assign(kept, local=local)
         if (kind != "export" and not {*options} <= _SUPPORTED) or (kind == "local" and not self._calls):
             self._skip(node)
         if kind == "readonly" or "r" in options:
-            self.expansion.fixed |= bare.keys() | values.keys()
+            self.expansion.fixed |= values.keys()
         return True
 
     def _unset_command(self, node: Node) -> bool:
-        for child in node.named_children:
-            name = known(self.expansion.text(child))
-            if name is None:
-                self.skipped[self._place(node)] = text_of(node)
-                continue
-            for each in {name.partition("[")[0], f"{name}()"} & {*self.expansion.variables}:
+        if "$" in text_of(node):
+            self.skipped[self._place(node)] = text_of(node)
+        for name in re.findall(r"\w+", text_of(node)):
+            for each in {name, f"{name}()"} & {*self.expansion.variables}:
                 self.expansion.doubt(each, Cause(f"unset may unset ${name}"))
         return True
 
@@ -471,9 +457,8 @@ class Shell:
         hidden = self._calls.pop(name)
         ways = [*self._ways["return"], Way(self.expansion.variables, self._end)]
         self._ways, self._end = outside, ""
-        for number, way in enumerate(ways):
-            self.expansion.spend(len(way.variables))
-            ways[number] = Way({**way.variables, **hidden}, way.end.replace("return", ""))
+        self.expansion.spend(sum(len(way.variables) for way in ways))
+        ways = [Way({**way.variables, **hidden}, way.end.replace("return", "")) for way in ways]
         self._join(ways, Cause(f"the function {name} returns at several places"), len(self.commands))
 
     def _eval(self, words: Sequence[Word], node: Node) -> None:

@@ -103,11 +103,6 @@ def as_array(value: Value, place: Location) -> Array:
     return value if isinstance(value, Array) else Array((Word(value, place),), known(value) is not None)
 
 
-def size(value: Value | None) -> int:
-    """Return the number of words or pieces of a value."""
-    return len(value.words if isinstance(value, Array) else value or ())
-
-
 def split_key(text: Text) -> tuple[str, Text]:
     """Split a text at its first equals sign; the first half is empty if it is unknown.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
@@ -48,6 +49,13 @@ _PARAMETER = re.compile(
     r"(?:\[(?P<index>[^\]]*)\])?(?P<operator>:?[-=+?])?",
     re.ASCII,
 )
+#: Functions whose results become whole numbers as in bash, without the digits after the point.
+_OPERATORS: dict[str, Callable[[int, int], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": Fraction,
+    "%": lambda one, other: one - other * int(Fraction(one, other)),
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 _NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 #: The names of variables that arithmetic changes.
 _CHANGED = re.compile(
@@ -356,11 +364,10 @@ class Expansion:
 
     def _lookup(self, name: str, index: str | None, source: str) -> Value | None:
         """Return the value of a parameter, or of an element of an array; None if unset."""
-        arguments = self.variables.get("@")
+        value = self.variables.get("@") or Array()
         if name in {"@", "*"}:
-            return as_array(arguments or Array(), Location(""))
-        if name.isdigit() and name != "0":
-            value: Value | None = arguments or Array()
+            index = "@"
+        elif name.isdigit() and name != "0":
             index = str(int(name) - 1)
         else:
             value = self.get(name)
@@ -395,10 +402,9 @@ class Expansion:
             return Unknown(source, Cause("arithmetic that changes variables is not followed"))
         try:
             return str(self._number(node))
-        except ZeroDivisionError:
-            return Unknown(source, Cause("the divisor is zero"))
         except ArithmeticError as error:
-            return Unknown(source, error.args[0])
+            why = error.args[0]
+            return Unknown(source, why if isinstance(why, Cause) else Cause("the divisor is zero"))
 
     def _number(self, node: Node) -> int:
         """Return the value of a part of an arithmetic expression.
@@ -457,18 +463,6 @@ def read_number(text: str) -> int | None:
     """
     text = text.strip(" \t\n") or "0"
     return int(text) if _NUMBER.fullmatch(text) else None
-
-
-def _divide(one: int, other: int) -> int:
-    return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
-
-
-_OPERATORS: dict[str, Callable[[int, int], int]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide,
-    "%": lambda one, other: one - other * _divide(one, other),
-    "==": operator.eq, "!=": operator.ne,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
 
 
 def _literal(source: str, kind: Kind) -> Iterator[Piece]:
