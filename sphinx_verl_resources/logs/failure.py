@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..diagnostics import Location
-from .facts import Line, number_in
+from .facts import Line
 from .frames import TABLES, Frame, Phases, frame_of, is_driver_task, phases_of
 
 UNKNOWN = "unknown"
@@ -25,7 +25,8 @@ _HARMLESS = re.compile(r"may not be an issue|\(may retry\)")
 
 #: Ray's GB are GiB.
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "GB": 2**30, "TiB": 2**40}
-_SIZE = r"(\d+(?:\.\d+)?)(?: ?(bytes|[KMGT]iB|GB))?"
+#: A size of at most 15 digits; a longer number is none.
+_SIZE = r"(?<!\d)(\d{1,15}(?:\.\d+)?)(?!\d)(?: ?(bytes|[KMGT]iB|GB))?"
 _SIZES = [(row["name"], re.compile(row["pattern"].replace("#", _SIZE))) for row in TABLES["sizes"]]
 _OTHER = re.compile(rf"[Pp]rocess \d+ has {_SIZE} memory in use")
 
@@ -43,8 +44,6 @@ _TRAITS = {
 _BEGINS = ("Traceback (most recent call last)", "Unhandled error (suppress with")
 #: The last line of a traceback.
 _RAISED = re.compile(r"\b[\w.]*(?:Error|Exception)\b: ")
-#: Ray's line before the traceback of a task that ran out of memory.
-_TASK_ERROR = "RayTaskError(OutOfMemoryError)"
 #: The process of an engine for which a worker prints.
 _NESTED = re.compile(r"\(([^()]*\bpid=\d+[^()]*)\) ")
 #: The most lines between a frame and its message, since other workers print in between; and between the
@@ -99,11 +98,10 @@ class Failure:
 
 @dataclass
 class _Traceback:
-    """A traceback that a worker prints, and Ray's line before it that says that memory ran out."""
+    """A traceback that a worker prints."""
 
     frames: deque[Frame] = field(default_factory=lambda: deque(maxlen=200))
     is_whole: bool = False
-    announcement: tuple[Location, str] | None = None
 
 
 class FailureReader:
@@ -118,14 +116,13 @@ class FailureReader:
         #: The last failure that the run survived; otherwise the first that may not be one.
         self._fallback: Failure | None = None
 
-    def take_frame(self, line: Line, place: Location) -> bool:
+    def take_frame(self, line: Line) -> bool:
         """Read a line; return whether it is a frame of a traceback."""
         begins, frame = any(words in line.text for words in _BEGINS), frame_of(line.text, line.number)
         if begins or (frame and is_driver_task(line.text)):
             self._tracebacks[_worker(line)] = _Traceback(is_whole=True)
         if frame:
             own = self._tracebacks.setdefault(_worker(line), _Traceback())
-            own.announcement = (place, line.text) if _TASK_ERROR in line.text else own.announcement
             own.frames.append(frame)
             self._kinds.setdefault(line.who.partition(" ")[0], deque(maxlen=1000)).append(frame)
         return frame is not None
@@ -159,16 +156,7 @@ class FailureReader:
         self._fallback, self._first = self._first or self._fallback, None
 
     def result(self) -> Failure | None:
-        """Return the failure that ended the run, or the last one that did not.
-
-        A log may end within a traceback that Ray announces, before its message.
-        """
-        for own in self._tracebacks.values():
-            if own.announcement and not self._first:
-                place, text = own.announcement
-                phases = phases_of(own.frames, is_whole=own.is_whole, has_ended=False)
-                # The driver fails in the same way if Ray kills a worker for lack of host memory.
-                return _failure(Phases() if is_driver_task(text) else phases, "task", place, text)
+        """Return the failure that ended the run, or the last one that did not."""
         return self._first or self._fallback
 
     def _phases(self, line: Line, own: _Traceback) -> Phases:
@@ -251,9 +239,6 @@ def form_of(text: str) -> tuple[str, str] | None:
 def sizes_in(text: str) -> dict[str, int]:
     """Return the sizes in a message in bytes, by their names in ``Failure``.
 
-    Raises:
-        ValueError: one of them is absurdly large, so that the message cannot be trusted.
-
     >>> sizes_in("Tried to allocate 2.00 GiB. A total capacity of 79.00 GiB of which 1.50 GiB is free")
     {'tried': 2147483648, 'capacity': 84825604096, 'free': 1610612736}
     """
@@ -276,4 +261,4 @@ def sizes_in(text: str) -> dict[str, int]:
 
 def _bytes(match: re.Match[str]) -> int:
     number, unit, *_ = (*filter(None, match.groups()), "GiB")
-    return round(number_in(number) * _UNITS[unit])
+    return round(float(number) * _UNITS[unit])

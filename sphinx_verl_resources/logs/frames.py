@@ -84,14 +84,13 @@ def is_driver_task(text: str) -> bool:
     return bool(match and _DRIVER.match(match["class"]))
 
 
-def phases_of(frames: Sequence[Frame], *, is_whole: bool, has_ended: bool = True) -> Phases:
+def phases_of(frames: Sequence[Frame], *, is_whole: bool) -> Phases:
     """Return the phases in which a traceback may end: the deepest function that means something decides.
 
     Args:
         frames: its frames, outermost first.
         is_whole: whether its beginning is there. Without it, functions that several phases share decide
             nothing: for example, those of the actor also compute the reference's log-probs.
-        has_ended: whether its end is there, the message.
 
     >>> update = [Frame("dp_actor.py", "update_policy", 1), Frame("torch/_tensor.py", "backward", 2)]
     >>> phases_of(update, is_whole=False).name
@@ -109,7 +108,7 @@ def phases_of(frames: Sequence[Frame], *, is_whole: bool, has_ended: bool = True
     if not role and part == "optimizer":
         match = re.search(r"(?:dp|megatron)_(actor|critic)\.py", " ".join(frame.file for frame in frames))
         role = match[1] if match else ""
-    names = _names(role, part, of_role, is_whole, has_ended)
+    names = _names(role, part, of_role, is_whole)
     how = "task" if {of_role, of_part} <= {TASK, ""} else "traceback"
     return Phases(names, how if len(names) == 1 else "")
 
@@ -121,16 +120,16 @@ def _meaning(file: str, function: str) -> str:
     return next((meaning for pattern, meaning in _FUNCTIONS if pattern.search(text)), "")
 
 
-def _names(role: str, part: str, file: str, is_whole: bool, has_ended: bool) -> tuple[str, ...]:
+def _names(role: str, part: str, file: str, is_whole: bool) -> tuple[str, ...]:
     if role == "log-prob":
         return ("old-log-prob",) if is_whole else ("old-log-prob", "ref-log-prob")
     if role == "generate":
         if part == "load":
             return ("weight-sync",)
-        is_rollout = has_ended and (part == "inference" or "agent_loop" in file)
-        return ("rollout", *("weight-sync", "old-log-prob")[: 0 if is_rollout else 2 - has_ended])
+        is_rollout = part == "inference" or "agent_loop" in file
+        return ("rollout",) if is_rollout else ("rollout", "weight-sync")
     if part == "inference" and not role:
-        return ("rollout",) if is_whole and has_ended else ("rollout", "startup")
+        return ("rollout",) if is_whole else ("rollout", "startup")
     if part == "forward" and not role:
         return _FORWARDS
     if part in ("backward", "optimizer") and not role:

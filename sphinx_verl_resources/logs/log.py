@@ -90,7 +90,7 @@ class _Reader:
         place = Location(self._shown, line.number, line.column)
         run = self._runs[-1]
         config = run.configs.get(line.who)
-        if (config and config.add(line)) or run.failures.take_frame(line, place) or self._take_metrics(line):
+        if (config and config.add(line)) or run.failures.take_frame(line) or self._take_metrics(line):
             return
         if config := config_at(line):
             self._next_run().configs[line.who] = config
@@ -98,11 +98,8 @@ class _Reader:
         run.overrides |= overrides_at(line)
         for name, value in facts_in(line.text):
             self._facts.setdefault(name, {}).setdefault(value, place)
-        form, sizes = form_of(line.text), dict[str, int]()
-        try:
-            sizes = sizes_in(line.text) if form or "Sleep mode freed" in line.text else sizes
-        except ValueError:
-            self._warn(place, "a size could not be read", _ADD)
+        form = form_of(line.text)
+        sizes = sizes_in(line.text) if form or "Sleep mode freed" in line.text else {}
         if form:
             run.failures.take_message(line, place, form, sizes=sizes, step=run.figures.last_step)
         elif {"freed", "left"} <= sizes.keys():

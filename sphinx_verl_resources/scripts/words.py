@@ -364,7 +364,7 @@ class Expansion:
 
     def _lookup(self, name: str, index: str | None, source: str) -> Value | None:
         """Return the value of a parameter, or of an element of an array; None if unset."""
-        value = self.variables.get("@") or Array()
+        value: Value | None = self.variables.get("@") or Array()
         if name in {"@", "*"}:
             index = "@"
         elif name.isdigit() and name != "0":

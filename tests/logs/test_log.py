@@ -107,7 +107,6 @@ NODE = "Memory on the node (IP: 1.2.3.4) was 9.00GB / 500.00GB"
 )
 def test_a_size_without_end_is_no_size(line):
     found = read(re.sub(r"\d(?=\.\d\d ?G)", "9" * 400, line))
-    assert [problem.message for problem in found.problems] == ["a size could not be read"]
     assert not found.sleep
     assert not (found.failure and found.failure.sizes)
 
