@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,8 @@ from .draft import Sources, fields_of_issue, fields_of_run
 from .log import Log, read_log
 from .run_file import SCHEMA_LINE, TODO, form_address, run_text, suggested_id
 
-#: The first bytes of compressed files, and the program that unpacks them.
-_COMPRESSED = {b"\x1f\x8b": "gunzip", b"\x28\xb5\x2f\xfd": "unzstd", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz"}
-#: A line that only a log has, and one that only a launch script has.
+#: A line that only a log has.
 _OF_LOG = re.compile(rb"(?m)^.{0,160}?(\(\w+ pid=\d+\) |\bstep:\d+ - )")
-_OF_SCRIPT = re.compile(rb"\A#!|(?m:^\s*(exec )?python3? -m (verl|recipe)\.)")
 #: Configurations of verl and its recipes, which build on the defaults of verl's trainer.
 _OF_VERL = re.compile(r"\w*(ppo|dapo|distill|prime|spin|sppo|flowrl|entropy)\w*_trainer")
 
@@ -84,12 +81,15 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
         text = text.removeprefix(f"{SCHEMA_LINE}\n")
     name = f"{RUNS}/{fields['id']}.yaml"
     file = DataFile(directory.path / name, f"{directory.shown}/{name}", text.encode())
-    problems = [*arguments.registry_problems(data), *problems, *_mistakes(file)]
+    lines = text.splitlines()  # errors in those to fill in are left out
+    errors = (problem for problem in validated(file.document, Run)[1] if problem.is_error)
+    wrong = [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
+    problems = [*arguments.registry_problems(data), *problems, *wrong]
     if (report if options.verbose else arguments.report_first)(problems):
         return "", 1
     if not options.dry_run:
         _write(file, options)
-    shown, parts = printable(file.shown), enumerate(text.splitlines(), 1)
+    shown, parts = printable(file.shown), enumerate(lines, 1)
     result = {
         "path": shown,
         "written": not options.dry_run,
@@ -110,14 +110,6 @@ def _directory(options: argparse.Namespace) -> Directory:
     return configured_directory(names[0], Path.cwd())
 
 
-def _mistakes(file: DataFile) -> Iterator[Diagnostic]:
-    """Yield the errors in a run file, besides those in lines to fill in."""
-    lines = file.content.decode().splitlines()
-    for problem in validated(file.document, Run)[1]:
-        if problem.is_error and TODO not in lines[min(problem.place.line, len(lines)) - 1]:
-            yield problem
-
-
 def _write(file: DataFile, options: argparse.Namespace) -> None:
     """Write a run file; an existing one is replaced only with ``--force``."""
     if os.path.lexists(file.path) and not options.force:
@@ -131,7 +123,7 @@ def _fields(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[s
     """Return the fields of the file, from the script and the log or from an issue, and their problems.
 
     Raises:
-        NoAnswerError: a file is compressed or another one, or an option names an unknown GPU.
+        NoAnswerError: a file cannot be read, or an option names an unknown GPU.
     """
     if options.issue:
         body = sys.stdin.read() if options.issue == "-" else arguments.read_text(options.issue)
@@ -159,15 +151,17 @@ def _sources(options: argparse.Namespace) -> Sources:
     """Read the script and the log.
 
     Raises:
-        NoAnswerError: a file is compressed or another one.
+        NoAnswerError: the script cannot be read, or is a log.
     """
     script, log, has_defaults, problems = SettingsText(), Log(), False, list[Diagnostic]()
     if options.script:
-        _refuse(options.script, "script", _OF_LOG, "a log")
+        with arguments.open_file(options.script) as stream:
+            if _OF_LOG.search(stream.read(1 << 16)):
+                place, remedy = Location(options.script), "give it with --log"
+                raise NoAnswerError(Diagnostic(place, "file_unreadable", "--script is given a log", remedy))
         script = arguments.read_source(options.script, options)
         has_defaults = _add_configuration(script, Path(options.script))
     if options.log:
-        _refuse(options.log, "log", _OF_SCRIPT, "a launch script")
         with arguments.open_file(options.log) as stream:
             log = read_log(stream, options.log)
         if failure := log.failure:
@@ -177,21 +171,12 @@ def _sources(options: argparse.Namespace) -> Sources:
                 message, level = "a process of the run died here", Severity.WARNING
             problems.append(Diagnostic(failure.place, "out_of_memory", message, remedy, level))
         if not (log.figures.steps or log.settings or log.problems or (failure and failure.is_evidence)):
-            message, remedy = "the log has no configuration and no metrics", "give it from its first line"
+            message, remedy = (
+                "the log has no configuration and no metrics",
+                "give it from its first line",
+            )
             problems.append(Diagnostic(Location(options.log), "file_empty", message, remedy))
     return Sources(script, options.script or "", log, has_defaults, problems)
-
-
-def _refuse(name: str, option: str, other: re.Pattern[bytes], what: str) -> None:
-    """Refuse a compressed file, and a script or log in place of the other."""
-    with arguments.open_file(name) as stream:
-        head = stream.read(1 << 16)
-    message, remedy = f"--{option} is given {what}", "swap --script and --log"
-    program = next((program for begin, program in _COMPRESSED.items() if head.startswith(begin)), "")
-    if program:
-        message, remedy = "the file is compressed", f"unpack it with {program} {shlex.quote(printable(name))}"
-    if program or (other.search(head) and (option == "script" or not _OF_LOG.search(head))):
-        raise NoAnswerError(Diagnostic(Location(name), "file_unreadable", message, remedy))
 
 
 def _add_configuration(script: SettingsText, path: Path) -> bool:

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sphinx_verl_resources.logs.config import _ATOM, _TOKEN, config_at
 from sphinx_verl_resources.logs.facts import Line, facts_in
-from sphinx_verl_resources.logs.log import read_log
+from sphinx_verl_resources.logs.log import _ATOM, _TOKEN, config_at, read_log
 
 WHO = "(TaskRunner pid=7) "
 CONFIG = {
