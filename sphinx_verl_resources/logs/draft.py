@@ -152,14 +152,12 @@ def _model(sources: Sources, option: str | None, data: EstimatorContext) -> str:
 def _train(sources: Sources, label: ScriptName) -> str | None:
     """Return the training backend."""
     script = sources.script
-    for value in (str(sources.settings.get(key)).lower() for key in _STRATEGY):
-        if value in TRAIN_BACKENDS:
-            return value
+    strategies = (str(sources.settings.get(key)).lower() for key in _STRATEGY)
     is_megatron = any(key.startswith(f"{ACTOR}.megatron.") for key in script.places)
-    if is_megatron or "megatron" in (script.config_name or ""):
-        return "megatron"
     is_default = sources.has_defaults and not script.unresolved.keys() & {*_STRATEGY}
-    return label.train or ("fsdp" if is_default else None)
+    otherwise = label.train or ("fsdp" if is_default else None)
+    otherwise = "megatron" if is_megatron or "megatron" in (script.config_name or "") else otherwise
+    return next((value for value in strategies if value in TRAIN_BACKENDS), otherwise)
 
 
 def _speed(sources: Sources, gpus: int | None) -> dict[str, Any]:

@@ -139,7 +139,9 @@ class FailureReader:
             phases, name = Phases(("weight-sync",), "position"), "wake-up"
         frames = "\n".join(f"{frame.file}:{frame.function}" for frame in own.frames)
         traits = frozenset(trait for trait, pattern in _TRAITS.items() if re.search(pattern, frames))
-        failure, first = _failure(phases, name, place, line.text, **facts, traits=traits), self._first
+        names, text = phases.names if phases.name == UNKNOWN else (), line.text.strip()[:300]
+        failure = Failure(phases.name, phases.how, name, place, text, names, **facts, traits=traits)
+        first = self._first
         if not failure.is_evidence:
             self._fallback = self._fallback or failure
         elif first is None:
@@ -179,11 +181,6 @@ def _worker(line: Line) -> str:
     """Return the worker that prints a line, with the engine's process for which it does."""
     nested = _NESTED.match(line.text)
     return f"{line.who} {nested[1]}" if nested else line.who
-
-
-def _failure(phases: Phases, form: str, place: Location, text: str, **facts: Any) -> Failure:
-    names = phases.names if phases.name == UNKNOWN else ()
-    return Failure(phases.name, phases.how, form, place, text.strip()[:300], names, **facts)
 
 
 def _completed(first: Failure, later: Failure) -> Failure:

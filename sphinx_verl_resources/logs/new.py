@@ -88,7 +88,11 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
     if (report if options.verbose else arguments.report_first)(problems):
         return "", 1
     if not options.dry_run:
-        _write(file, options)
+        if os.path.lexists(file.path) and not options.force:
+            hint = f"--force replaces it, --id {file.path.stem}-2 writes another file"
+            raise UsageError(f"{printable(file.shown)}: already exists; {hint}")
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file.path, text)
     shown, parts = printable(file.shown), enumerate(lines, 1)
     result = {
         "path": shown,
@@ -108,15 +112,6 @@ def _directory(options: argparse.Namespace) -> Directory:
     if not (names := [options.output] if options.output else default):
         raise UsageError("no data directory here; give one with --output DIR")
     return configured_directory(names[0], Path.cwd())
-
-
-def _write(file: DataFile, options: argparse.Namespace) -> None:
-    """Write a run file; an existing one is replaced only with ``--force``."""
-    if os.path.lexists(file.path) and not options.force:
-        hint = f"--force replaces it, --id {file.path.stem}-2 writes another file"
-        raise UsageError(f"{printable(file.shown)}: already exists; {hint}")
-    file.path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(file.path, file.content.decode())
 
 
 def _fields(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[str, Any], list[Diagnostic]]:

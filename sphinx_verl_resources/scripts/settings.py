@@ -164,14 +164,13 @@ class SettingsText:
     def _replaced(self) -> Iterator[Diagnostic]:
         """Yield a warning about settings that are set twice."""
         twice = [key for key, lines in self.lines.items() if len(lines) > 1]
-        if not twice:
-            return
-        line, place = self.lines[twice[0]][-2], self.places[twice[0]]
-        which = f"the one in line {line}" if line != place.line else "an earlier one"
-        message = f"{twice[0]} is set twice; this value replaces {which}"
-        if len(twice) > 1:
-            message = f"{len(twice)} settings are set twice; the later values are used: {some_of(twice)}"
-        yield warning(place, "duplicate_key", message, "keep one of the two")
+        for key in twice[:1]:
+            line, place = self.lines[key][-2], self.places[key]
+            which = f"the one in line {line}" if line != place.line else "an earlier one"
+            message = f"{key} is set twice; this value replaces {which}"
+            if len(twice) > 1:
+                message = f"{len(twice)} settings are set twice; the later values are used: {some_of(twice)}"
+            yield warning(place, "duplicate_key", message, "keep one of the two")
 
     def problems_besides(self, settled: Container[str]) -> tuple[Diagnostic, ...]:
         """Return the problems without those about unknown values of the keys in ``settled``."""

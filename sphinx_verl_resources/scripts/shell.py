@@ -298,11 +298,12 @@ class Shell:
     _variable_assignments = _variable_assignment
 
     def _assign(self, values: Mapping[str, Value | None], *, local: bool = False) -> None:
-        """Set variables, which hide those of the same name if they are local to a function."""
+        """Set variables. Local ones hide those of the same name, and may have no value."""
         for name, value in values.items():
             if local:
                 [*self._calls.values()][-1].setdefault(name, self.expansion.get(name))
-            self.expansion.assign(name, value)
+            if local or value is not None:
+                self.expansion.assign(name, value)
 
     def _assigned(self, node: Node) -> Value:
         """Return the value of an assignment."""
@@ -342,8 +343,7 @@ class Shell:
             elif text:
                 self._skip(node)
         local = kind not in {"export", "readonly"} and bool(self._calls) and "g" not in options
-        kept = {name: value for name, value in values.items() if local or value is not None}
-        self._assign(kept, local=local)
+        self._assign(values, local=local)
         if (kind != "export" and not {*options} <= _SUPPORTED) or (kind == "local" and not self._calls):
             self._skip(node)
         if kind == "readonly" or "r" in options:
@@ -408,7 +408,6 @@ class Shell:
         shown = " ".join(source_of(word.text) for word in command.words[at:])
         is_function = self.expansion.variables.get(f"{name}()") is not None
         is_assignment = bool(at) and (is_function or "=" in (name or ""))
-        ends = {*names[at + 2 :]}
         match name:
             case str() if is_function and not at:
                 self._call(name, Array(words, command.sure), values, node)
@@ -427,7 +426,7 @@ class Shell:
                     self.expansion.doubt(variable, Cause(f"${variable} is set when the script runs"))
             case "source" | ".":
                 self.skipped[self._place(node)] = shown.partition(" ")[2]
-            case _ if _SET.fullmatch(shown) or (name == "trap" and ends <= {*WORDS["signals"]}):
+            case _ if _SET.fullmatch(shown) or (name == "trap" and {*names[at + 2 :]} <= {*WORDS["signals"]}):
                 pass
             case _ if name in WORDS["may_set"] or is_assignment or shown.startswith("printf -v"):
                 self._skip(node)

@@ -430,8 +430,7 @@ class Expansion:
                     raise ArithmeticError(cause_of(text) or wrong)
                 number = read
             case _:
-                form = "only + - * / %, comparisons and brackets are supported"
-                raise ArithmeticError(Cause(f"in {text_of(node)[:80]!r}, {form}"))
+                raise ArithmeticError(Cause(f"the arithmetic {text_of(node)[:80]!r} is not supported"))
         if not -(1 << 63) <= number < 1 << 63:
             raise ArithmeticError(Cause(f"{text_of(node)[:80]!r} exceeds 64 bits"))
         return number
