@@ -83,7 +83,7 @@ class Shell:
     def follow(self, text: str) -> None:
         """Follow a script up to its first syntax error."""
         self._lines = text.encode().split(b"\n")
-        place = Location(self._path)
+        place, remedy = Location(self._path), "give only the part that starts the training"
         try:
             self.expansion.spend(15 * len(text))
             root = parse(text)
@@ -91,12 +91,12 @@ class Shell:
             self._run([node for node in root.children if not error or node.end_byte < error.start_byte])
             if not error:
                 return
-            message, place = "the grammar of bash does not allow this", self._place(error)
+            message, place, remedy = "the grammar of bash does not allow this", self._place(error), _REMEDY
         except TooMuchError as too_much:
             message = f"{too_much}; the rest was not read"
         except RecursionError:
             message = "the script is nested too deeply; the rest was not read"
-        self.problems[place] = Diagnostic(place, "shell_syntax", message, _REMEDY)
+        self.problems[place] = Diagnostic(place, "shell_syntax", message, remedy)
 
     def _place(self, node: Node) -> Location:
         """Return the place of a node, with the column in characters."""

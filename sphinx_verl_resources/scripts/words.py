@@ -172,7 +172,7 @@ class Expansion:
         """
         self._left -= amount
         if self._left < 0:
-            raise TooMuchError("the script needs too many steps")
+            raise TooMuchError("the script is too long or needs too many steps")
 
     def get(self, name: str) -> Value | None:
         """Return the value of a variable; None if unset."""

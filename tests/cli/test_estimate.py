@@ -152,7 +152,7 @@ def test_a_model_by_the_end_of_its_path(result, write, path, message):
     ("option", "text", "message"),
     [
         *((f"--{name} given", text, "given:") for name in ("script", "settings") for text in ("", "# nothing\n", "model: [\n")),
-        ("--script given", "#!" + "x" * (1 << 20), "given:1:1: ERROR: the script has more than "),
+        ("--script given", "#!" + "x" * (1 << 20), "given:1:1: ERROR: the script is too long "),
         ("--config given", '{"model_type": "qwen2", "hidden_size": 0}', "given:1:1: ERROR: num_hidden_layers: the key is missing"),
         ("", "", "ERROR: no model given; give its name, such as qwen2.5-7b, its config.json, a file of cases or runs, or --script"),
     ],
