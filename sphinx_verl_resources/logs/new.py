@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..commands import FORMAT, UsageError, command, enclosing_data, option, report, write_file
-from ..dataset import DATA_NAMES, RUNS, DataFile, Directory, configured_directory
+from ..dataset import DATA_NAMES, RUNS, DataFile, configured_directory
 from ..diagnostics import Diagnostic, Location, NoAnswerError, Severity, printable
 from ..fit import arguments
 from ..memory.registries import EstimatorContext
@@ -68,7 +68,10 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
     if len(sources) != 1 and sources != ["script", "log"]:
         raise UsageError("give a launch script with --script, its --log or both; or --issue; or --blank")
     arguments.refuse_lone_variables(options)
-    directory = _directory(options)
+    default = ["data"] if options.dry_run or Path("data").is_dir() else enclosing_data()
+    if not (names := [options.output] if options.output else default):
+        raise UsageError("no data directory here; give one with --output DIR")
+    directory = configured_directory(names[0], Path.cwd())  # it may not exist yet
     has_data = any((directory.path / name).exists() for name in DATA_NAMES)
     data = EstimatorContext([directory] if has_data else [])
     try:
@@ -104,14 +107,6 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
         "submit": None if options.blank else form_address(fields),
     }
     return json.dumps(result, indent=2) if options.format == "json" else _text(result), 0
-
-
-def _directory(options: argparse.Namespace) -> Directory:
-    """Return the data directory for the file; it may not exist yet."""
-    default = ["data"] if options.dry_run or Path("data").is_dir() else enclosing_data()
-    if not (names := [options.output] if options.output else default):
-        raise UsageError("no data directory here; give one with --output DIR")
-    return configured_directory(names[0], Path.cwd())
 
 
 def _fields(options: argparse.Namespace, data: EstimatorContext) -> tuple[dict[str, Any], list[Diagnostic]]:
