@@ -10,6 +10,7 @@ import inspect
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -106,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *words = [*(sys.argv[1:] if arguments is None else arguments)] or [""]
     code = 2
     try:
+        if empty := [word for word in words if re.fullmatch(r"(--[\w-]+=(--)?)?", word)]:
+            raise UsageError(f"the argument {empty[0]!r} has no value; is a variable of the shell unset?")
         if name not in COMMANDS:
             _explain([name] if name else [])
         command_line = command_named(name)

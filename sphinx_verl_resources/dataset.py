@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -110,19 +111,18 @@ def read_data_file(path: Path, shown: str) -> DataFile:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a whole file or nothing; a link or a pipe with its name is replaced, not followed.
+    """Write a whole file or nothing, with the mode of an earlier one; a link or a pipe is replaced.
 
     Raises:
         OSError: it cannot be written.
     """
     # Files whose names begin with a dot are not read as data.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".verl-{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_text(text, "utf-8", "backslashreplace", newline="\n")
+        if path.is_file():
+            shutil.copymode(path, temporary)
         temporary.replace(path)
-    except OSError as error:
-        error.filename = path
-        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -127,9 +127,8 @@ def capped(problems: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     every = [*problems]
     if len(every) > MAX_PROBLEMS:
         *every, last = sorted(every, key=lambda problem: problem.severity)[: MAX_PROBLEMS + 1]
-        place = replace(last.place, key="")
-        message, remedy = "more problems are not listed", "fix the others first"
-        every.append(replace(last, place=place, message=message, remedy=remedy))
+        message = "more problems are not listed; fix the others first"
+        every.append(Diagnostic(replace(last.place, key=""), last.code, message, "", last.severity))
     return tuple(every)
 
 

@@ -12,13 +12,13 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
-from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.typing import ExtensionMetadata
 
 from . import __version__
 from .dataset import replace_file
-from .domain import RunIndex, VerlDomain, digest, fall_back, is_for_browsers
+from .diagnostics import Diagnostic, Location
+from .domain import RunIndex, VerlDomain, digest, fall_back, is_for_browsers, log_at
 from .i18n import CATALOG, LOCALE, _
 from .nodes import add_nodes
 from .records import SCRIPT_URL
@@ -127,9 +127,8 @@ def prepare_builders(app: Sphinx, config: Config) -> None:
     """
     # First, so that a file of the same name in the project's own folder wins.
     config.html_static_path = [str(STATIC), *config.html_static_path]
-    given = config.latex_elements or {}
-    preamble = f"{LATEX_MINUS}\n{given.get('preamble', '')}"
-    config.latex_elements = {**given, "preamble": preamble}
+    preamble = f"{LATEX_MINUS}\n{config.latex_elements.get('preamble', '')}"
+    config.latex_elements = {**config.latex_elements, "preamble": preamble}
 
 
 def start(app: Sphinx) -> None:
@@ -144,7 +143,7 @@ def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
     if not domain.data["pages"]:
         return []
     domain.report()
-    if file.is_file() and file.read_text() == domain.stamp:
+    if file.is_file() and file.read_bytes() == domain.stamp.encode():
         return []
     file.unlink(missing_ok=True)  # until the build has finished
     return sorted(domain.data["pages"])
@@ -163,8 +162,9 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     try:
         for path, text in {**texts, stamp_file(app): domain.stamp}.items():
             replace_file(path, text)
-    except OSError as error:
-        raise ExtensionError(f"{error.filename} cannot be written: {error.strerror}") from None
+    except OSError as reason:
+        message = f"{path} cannot be written: {reason.strerror}"
+        log_at("", message, Diagnostic(Location(""), "file_unexpected", message), app.config)
 
 
 def stamp_file(app: Sphinx) -> Path:

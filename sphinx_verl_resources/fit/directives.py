@@ -268,8 +268,8 @@ class AnswersFile(NamedTuple):
 
     def read(self) -> str | None:
         """Return the answers; None if there are none, if a part is missing, or if the key is another one."""
-        text = self.path.read_text("utf-8") if self.path.is_file() else ""
-        return text.removesuffix(f"\n//{self.key}") if text.endswith(self.key) else None
+        content, end = self.path.read_bytes() if self.path.is_file() else b"", f"\n//{self.key}".encode()
+        return content.removesuffix(end).decode() if content.endswith(end) else None
 
     def write(self, text: str) -> None:
         """Keep answers."""

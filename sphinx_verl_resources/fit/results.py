@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from functools import lru_cache
 from typing import Any
 
 from .. import __version__
@@ -208,6 +209,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def export_files(data: EstimatorContext) -> dict[str, tuple[str, str]]:
     """Return for each file what it contains, and its text, which depends only on the data."""
     gpus = {gpu.name: gpu for run in data.runs.values() if (gpu := data.gpu_of(run))}

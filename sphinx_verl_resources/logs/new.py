@@ -163,7 +163,7 @@ def _sources(options: argparse.Namespace) -> Sources:
         if not (log.figures.steps or log.settings or log.problems or (failure and failure.is_evidence)):
             message, remedy = (
                 "the log has no configuration and no metrics",
-                "give it from its first line",
+                "give it unpacked, from its first line",
             )
             problems.append(Diagnostic(Location(options.log), "file_empty", message, remedy))
     return Sources(script, options.script or "", log, has_defaults, problems)
