@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import shlex
+import re
+import subprocess
 
 import pytest
 import yaml
@@ -35,10 +36,12 @@ def test_a_key_that_is_new_to_the_configuration_gets_a_plus():
     assert overrides({"a": 1, "b": 2}, new={"b"}) == ["a=1", "+b=2"]
 
 
-@given(st.text(max_size=20))
+@given(st.text(max_size=20).map(lambda text: text.replace("\0", "")))
 def test_a_shell_hands_on_one_argument(text):
-    (argument,) = shlex.split(overrides({"key": text.replace("\0", "")})[0])
-    assert argument.startswith("key=")
+    (word,) = overrides({"key": text})
+    assert "\n" not in word
+    printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {word}"], capture_output=True, check=True).stdout
+    assert re.fullmatch(rb"key=[^\0]*\0", printed)
 
 
 texts = st.text(max_size=5) | st.sampled_from(
