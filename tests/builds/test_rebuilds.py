@@ -74,14 +74,9 @@ CHANGES = {
 
 #: What differs little from another change or moment, or takes seconds.
 SLOW = {
-    "GPUs deleted",
-    "analysis edited",
-    "run renamed",
-    "directory gone",
-    "reads",
-    "writes",
-    "written",
-}
+    "run added", "run renamed", "run deleted", "GPU edited", "GPUs deleted", "architecture edited", "analysis edited",
+    "directory gone", "reads", "has read some", "writes", "written",
+}  # fmt: skip
 
 
 def parameters(names):

@@ -194,6 +194,7 @@ def start(root, surrounding, path=""):
     return subprocess.run(["bash", "-c", surrounding, "-", *command], capture_output=True, env=environment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("surrounding", "code"), TABLE["surroundings"].items())
 def test_a_surrounding(here, root, surrounding, code):
     Path("bad").rename("bäd")

@@ -298,6 +298,7 @@ def calls(line: str) -> int:
     return count[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROWING)
 def test_work_grows_in_proportion(name, tmp_path, monkeypatch):
     line, files = GROWING[name]
