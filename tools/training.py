@@ -18,9 +18,10 @@ from sphinx_verl_resources.memory.allocations import (
 )
 from sphinx_verl_resources.memory.estimate import AnyEstimate, errors_of
 from sphinx_verl_resources.memory.phases import Phase
+from sphinx_verl_resources.memory.reader import DATA_TYPES
 from sphinx_verl_resources.memory.recorded import estimate_case, score
 from sphinx_verl_resources.memory.registries import TRAINING, capacity_of
-from sphinx_verl_resources.memory.request import DATA_TYPES, error_at
+from sphinx_verl_resources.memory.request import error_at
 from sphinx_verl_resources.memory.shape import adapter_parameters
 from sphinx_verl_resources.validation import try_model
 

@@ -17,9 +17,9 @@ from ..commands import DATA, FORMAT, OUTPUT, UsageError, option, warn
 from ..dataset import DataFile, read_data_file, refuse_irregular, refuse_link_in_data
 from ..diagnostics import Diagnostic, Location, NoAnswerError, capped, counted, did_you_mean, warning
 from ..memory.config_json import read_config_json
+from ..memory.keys import is_harmless, release_for
 from ..memory.registries import EstimatorContext, Model, gpu_name, known_model
 from ..memory.request import MODEL, Request, parse_gpus
-from ..memory.resolve import is_harmless, release_for
 from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import version_of
 from ..scripts.overrides import read_overrides

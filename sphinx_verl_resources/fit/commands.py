@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from ..commands import DATA, OUTPUT, PATHS, UsageError, command, given_data, load_runs, option, report
 from ..diagnostics import Diagnostic, Location, NoAnswerError, printable
 from ..memory.cases import Case, load_cases
+from ..memory.keys import AT_KEY
 from ..memory.recorded import estimate_case
 from ..memory.registries import EstimatorContext
-from ..memory.resolve import AT_KEY
 from ..records import Run
 from ..strict_yaml import Document
 from ..validation import validated

@@ -15,7 +15,7 @@ from ..memory.recorded import request_of_run
 from ..memory.registries import EstimatorContext
 from ..memory.request import ACTOR, MODEL, ROLLOUT, Request
 from ..memory.roles import LIMITS, has_critic
-from ..memory.settings import TRAINER_MODE, element_bytes, gpu_of, training_gpus
+from ..memory.settings import TRAINER_MODE, gpu_of, training_gpus
 from ..records import ADAPTER_RANKS, WORDS, Run, family
 from ..registries import Gpu
 
@@ -99,7 +99,7 @@ def needs_of(request: Request, data: EstimatorContext) -> Needs | None:
         rank=rank or (math.inf if "lora" in task.lower() else 0),
         critic=critic,
         separate=reader.has_rollout_pool or reader.any(TRAINER_MODE) == "separate_async",
-        eight_bit=element_bytes(reader, *_ELEMENTS) < 2 or "fp8" in task.lower(),
+        eight_bit=reader.element_bytes(*_ELEMENTS) < 2 or "fp8" in task.lower(),
         prompt=prompt,
         response=response,
         gpus=request.gpus or training_gpus(reader)[0],

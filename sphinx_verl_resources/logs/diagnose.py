@@ -19,9 +19,9 @@ from ..fit.names import model_of, recorded_gpu
 from ..fit.results import gib_value, result_of
 from ..fit.terminal import wrapped
 from ..fit.words import COSTS, label, phase_bars_text
+from ..memory.keys import is_harmless
 from ..memory.phases import LABELS
 from ..memory.request import MODEL, ROOT, Request
-from ..memory.resolve import is_harmless
 from ..scripts.settings import SettingsText
 from ..units import gib, gib_number
 from .diagnosis import Diagnosis

@@ -10,10 +10,10 @@ from ..diagnostics import NoAnswerError
 from ..fit.question import assumptions_in
 from ..memory.allocations import size_of
 from ..memory.estimate import Estimate, attempt, largest_that_fits
+from ..memory.keys import release_for
 from ..memory.phases import LABELS, Phase
 from ..memory.registries import EstimatorContext, capacity_of
 from ..memory.request import Request
-from ..memory.resolve import release_for
 from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import CURRENT, Version, version_of, version_text
 from ..units import gib

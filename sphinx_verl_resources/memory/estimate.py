@@ -25,10 +25,11 @@ from .allocations import (
     size_of,
 )
 from .engine import cache_problems, sleeping_weights, vllm_pool_in_torch_peak
+from .keys import key_warnings
 from .phases import Phase, phases_of, roles_of
 from .registries import EASYR1, FSDP, MEGATRON, TRAINING, EstimatorContext, capacity_of, capacity_range
 from .request import Request, Verdict
-from .resolve import key_warnings, resolve
+from .resolve import resolve
 from .settings import Settings, gpu_of, least
 from .shape import Shape
 from .versions import Version, behaviour

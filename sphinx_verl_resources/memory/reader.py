@@ -9,18 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..diagnostics import Code, Diagnostic
 from .registries import EstimatorContext
-from .request import (
-    ACTOR,
-    DATA_TYPES,
-    MODEL,
-    REFERENCE,
-    ROLLOUT,
-    ROOT,
-    Backend,
-    Request,
-    error_at,
-    warning_at,
-)
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, ROOT, Backend, Request, error_at, warning_at
 from .versions import behaviour
 
 BYPASS = "algorithm.rollout_correction.bypass_mode"
@@ -43,6 +32,8 @@ ENGINE_OPTIONS = {
     }.items()
     for engine, option in options.items()
 }
+#: Bytes of a number, by the data types that verl accepts.
+DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 #: Larger numbers are rejected.
 _MOST = 10**12
 
@@ -152,6 +143,12 @@ class Reader:
         if value not in (None, *DATA_TYPES):
             value = self.instead_of(value, f"one of {', '.join(DATA_TYPES)}", key)
         return DATA_TYPES.get(value, 4)
+
+    def element_bytes(self, data_type: str, quantization: str) -> float:
+        """Return the bytes per weight of a rollout engine; 1 is assumed for quantized weights."""
+        if self.any(quantization) is not None:
+            return 1.0
+        return float(DATA_TYPES.get(str(self.any(data_type)), 2))
 
     def divisor(self, key: str, size: int, product: str = "", gpus: int | None = None) -> int:
         """Return a size if it divides the number of GPUs; otherwise record an error, and return 1."""

@@ -24,8 +24,6 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 #: The default task of questions.
 DEFAULT_TASK = "GRPO"
 Backend = Literal["fsdp", "fsdp2", "megatron"]
-#: Bytes of a number, by the data types that verl accepts.
-DATA_TYPES = {"fp32": 4, "float32": 4, "bf16": 2, "bfloat16": 2, "fp16": 2, "float16": 2, "half": 2}
 
 
 @dataclass(frozen=True)

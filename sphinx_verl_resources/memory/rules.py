@@ -13,10 +13,10 @@ from ..units import GIB, MIB, gib_number
 from ..validation import valid_entries
 from .architectures import Architecture
 from .estimate import Estimate, attempt
+from .keys import AT_KEY, settings_problems
 from .recorded import has_own_rollout_gpus, request_of_run, version_of_run
 from .registries import EstimatorContext
 from .request import error_at
-from .resolve import AT_KEY, settings_problems
 from .settings import TRAINER_GPUS, all_gpus
 from .shape import Counts
 

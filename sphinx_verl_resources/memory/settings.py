@@ -12,7 +12,7 @@ from ..units import GIB
 from .allocations import TYPICAL_LENGTH
 from .reader import BYPASS, ENGINE_OPTIONS, OF_ACTOR, OF_REFERENCE, Reader, keys_of, read_fields, setting
 from .registries import EstimatorContext, capacity_of, capacity_range, gpu_named, no_gpu
-from .request import ACTOR, DATA_TYPES, MODEL, REFERENCE, ROLLOUT, Request
+from .request import ACTOR, MODEL, REFERENCE, ROLLOUT, Request
 from .roles import (
     LIMITS,
     ROLE_KEYS,
@@ -194,13 +194,6 @@ def _bucket(reader: Reader, key: str) -> int:
     return reader.whole(key) * 2**20 if reader.is_set(key) and size else size
 
 
-def element_bytes(reader: Reader, data_type: str, quantization: str) -> float:
-    """Return the bytes per weight; 1 is assumed for quantized weights."""
-    if reader.any(quantization) is not None:
-        return 1.0
-    return float(DATA_TYPES.get(str(reader.any(data_type)), 2))
-
-
 @dataclass(frozen=True)
 class Rollout:
     """The rollout engine.
@@ -232,7 +225,7 @@ class Rollout:
     layered_summon: bool = setting(Reader.flag, f"{ROLLOUT}.layered_summon")
     merge_lora: bool = setting(Reader.flag, f"{MODEL}.lora.merge")
     bucket: int = setting(_bucket, f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes")
-    element_bytes: float = setting(element_bytes, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
+    element_bytes: float = setting(Reader.element_bytes, f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization")
     separate: bool = setting(_is_separate, TRAINER_MODE, *_HYBRID)
 
 

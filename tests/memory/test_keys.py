@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.keys import key_problem, key_warnings, release_for, settings_problems
 from sphinx_verl_resources.memory.recorded import version_of_run
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
-from sphinx_verl_resources.memory.resolve import key_problem, key_warnings, release_for, settings_problems
 from sphinx_verl_resources.memory.versions import CURRENT, LAST, version_of
 
 REGISTRIES = EstimatorContext()

@@ -8,9 +8,9 @@ import pytest
 
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.memory.estimate import estimate
+from sphinx_verl_resources.memory.keys import is_harmless
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
-from sphinx_verl_resources.memory.resolve import is_harmless
 from sphinx_verl_resources.memory.settings import MODELLED
 
 A, M, R = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"

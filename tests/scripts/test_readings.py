@@ -14,8 +14,8 @@ import yaml
 
 from sphinx_verl_resources import scripts
 from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.memory.keys import key_names
 from sphinx_verl_resources.memory.registries import EstimatorContext
-from sphinx_verl_resources.memory.resolve import key_names
 from sphinx_verl_resources.scripts.overrides import read_overrides
 from sphinx_verl_resources.scripts.read import read_script, read_settings
 
