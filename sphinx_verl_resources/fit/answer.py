@@ -68,8 +68,7 @@ class Answer:
     @cached_property
     def contested(self) -> Mapping[str, str]:
         """By the id of a run among them, the report of somebody who ran out of memory with it."""
-        reports = ((run.id, contested_by(run)) for run in self.evidence)
-        return {run: url for run, url in reports if url}
+        return {run.id: url for run in self.evidence if (url := contested_by(run))}
 
     @cached_property
     def reason(self) -> str:
@@ -139,8 +138,7 @@ class Answer:
     @property
     def command(self) -> str | None:
         """The command that runs the best layout; None if it does not fit or cannot be judged."""
-        is_usable = self.verdict not in ("does-not-fit", "unknown")
-        return command_of(self.best, self.data) if is_usable else None
+        return None if self.verdict in ("does-not-fit", "unknown") else command_of(self.best, self.data)
 
     @cached_property
     def other_release(self) -> Layout | None:

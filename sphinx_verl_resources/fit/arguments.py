@@ -28,7 +28,7 @@ from ..scripts.settings import SettingsText, refusal
 from ..selection import whole_number
 from .names import ESTIMATOR, NamedModel, algorithm_of, model_of, program_of
 from .question import TASKS, Question, named_settings, request_of, task_of
-from .terminal import wrapped
+from .terminal import wrap_lines
 
 PlaceOf = Callable[[Diagnostic], Location]
 
@@ -180,8 +180,7 @@ def report_first(problems: Sequence[Diagnostic]) -> bool:
     if rest := len(ranked[_MOST_MESSAGES:]):
         lines.append(f"… and {counted(rest, 'more message')}; --verbose shows all")
     if lines:
-        width = screen_width() if sys.stderr.isatty() else 0
-        warn(wrapped(lines, width, "    "))
+        warn(wrap_lines(lines, screen_width() if sys.stderr.isatty() else 0, "    "))
     return any(problem.is_error for problem in problems)
 
 

@@ -31,7 +31,7 @@ from ..speed.runs import checked_text, is_old, speeds_of_size
 from ..strict_yaml import read_yaml
 from ..texts import WORD_TEXTS, field_pieces, row_classes, run_title
 from ..units import Category, crossed, gib_number, share, signed
-from . import words as texts
+from . import bars, words
 from .answer import Answer, answer_run, answer_settings
 from .command import SEPARATOR, as_arguments, launcher
 from .evidence import figures_of, runs_by_figures
@@ -61,19 +61,19 @@ def titled_item(title: str, content: blocks.Content) -> nodes.list_item:
 
 def answer_nodes(answer: Answer, env: BuildEnvironment) -> list[nodes.Node]:
     """Return the verdict with its reason, and the other lines about an answer as a list."""
-    first, *others = texts.lines(answer)
+    first, *others = words.lines(answer)
     classes = ["verl-verdict", f"verl-verdict-{answer.verdict}"]  # the style sheet adds a sign
-    title = texts.as_title(texts.label(answer.verdict))
+    title = words.as_title(words.label(answer.verdict))
     badge = nodes.strong("", "", nodes.inline("", title, classes=classes))
     stop = nodes.inline("", _("."), classes=["verl-unseen"])
-    reason = blocks.fill(texts.in_a_row("{verdict}", "{reason}"), verdict=[badge, stop], reason=first.text)
+    reason = blocks.fill(words.in_a_row("{verdict}", "{reason}"), verdict=[badge, stop], reason=first.text)
     items, changes, seen = nodes.bullet_list(classes=["verl-answer"]), nodes.bullet_list(), set[str]()
-    for change in answer.changes[: texts.MOST]:
+    for change in answer.changes[: words.MOST]:
         settings = nodes.literal("", " ".join(change.arguments))
-        changes += item(blocks.fill(texts.change_text(change, "{settings}", seen), settings=settings))
+        changes += item(blocks.fill(words.change_text(change, "{settings}", seen), settings=settings))
         seen.update(change.sentences)
     if changes.children:
-        items += item(blocks.fill(_("{title}:"), title=nodes.strong("", texts.heading(answer))), changes)
+        items += item(blocks.fill(_("{title}:"), title=nodes.strong("", words.heading(answer))), changes)
     for line in others:
         links = blocks.between_commas(row_link(env, run.id, run_title(run)) for run in line.runs)
         items += titled_item(line.title, blocks.fill(line.text, runs=links) if links else line.text)
@@ -123,7 +123,7 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
             estimate = answer.best.estimate
             content += answer_nodes(answer, directive.env)
     if estimate and (shown := credible(estimate)):
-        content.append(directive.chart(texts.phase_chart(shown, run_title(run)), run.id))
+        content.append(directive.chart(bars.phase_chart(shown, run_title(run)), run.id))
         # Without a caption, the table is not numbered with the page's tables.
         content.append(directive.table(phase_rows(shown), with_options=False, table_class="verl-memory"))
     if estimate is None and run.settings:
@@ -136,7 +136,7 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
     word = "" if run.word == "ran" else _(WORD_TEXTS[run.word])
     name = nodes.strong("", blocks.listed([run_title(run), run.train]))
     old = _("checked with an old release") if is_old(run) else ""
-    peaks = blocks.listed(filter(None, [word, texts.peaks_text(run, estimate), old]))
+    peaks = blocks.listed(filter(None, [word, words.peaks_text(run, estimate), old]))
     summary = blocks.titled(name, peaks) if peaks else [name]
     block = blocks.details(summary, content, f"verl-details {row_classes(run)}")
     directive.reserve(f"{row_id(run.id)}-details", block)
@@ -187,7 +187,7 @@ class VerlEstimate(VerlDirective):
             if part == "answer":
                 content += answer_nodes(answer, self.env)
             elif shown and part == "chart":
-                content.append(self.chart(texts.phase_chart(shown, caption), run.id if run else title))
+                content.append(self.chart(bars.phase_chart(shown, caption), run.id if run else title))
             elif shown:
                 content.append(self.table(phase_rows(shown), caption))
         if notes := [*estimate.unsupported, *(problem.named_message for problem in estimate.warnings)]:
@@ -448,7 +448,7 @@ def _case(item: Score) -> Iterator[blocks.Cell | str]:
     yield "*".join(filter(None, (str(case.gpus.count or "?"), case.gpus.type)))
     sizes = (item.computed, item.low, item.high) if observed else own and (own.peak, own.low, own.high)
     yield blocks.Cell.number(gib_number(sizes[0]) if sizes else "")
-    yield texts.span(*sizes[1:]) if sizes else ""
+    yield words.span(*sizes[1:]) if sizes else ""
     outcome = _("out of memory") if case.outcome == "oom" else _("ran") if case.outcome else ""
     yield blocks.Cell.number(gib_number(observed)) if observed else outcome
     error = item.deviation
@@ -459,7 +459,7 @@ def _case(item: Score) -> Iterator[blocks.Cell | str]:
         yield _("yes") if item.inside else _("no")
     else:
         agrees = {True: _("{verdict}: agrees"), False: _("{verdict}: contradicts"), None: "{verdict}"}
-        yield agrees[item.agrees].format(verdict=texts.short(own.verdict, own.fits_up_to_tokens))
+        yield agrees[item.agrees].format(verdict=words.short(own.verdict, own.fits_up_to_tokens))
 
 
 class VerlDownloads(VerlDirective):

@@ -68,9 +68,8 @@ def _known(answer: Answer) -> Answer:
     """Return an answer; raise ``NoAnswerError`` if settings that determine memory are unknown."""
     if unread := answer.best.estimate.undecided:
         text = f"settings that determine memory cannot be read: {'; '.join(unread)}"
-        raise NoAnswerError.because(
-            text, "write them in verl's keys, or leave them out", "impossible_settings"
-        )
+        remedy = "write them in verl's keys, or leave them out"
+        raise NoAnswerError.because(text, remedy, "impossible_settings")
     return answer
 
 
@@ -240,8 +239,7 @@ def fewest_tables(
 
     def fewest(size: str, rank: int) -> dict[Any, Fewest]:
         # Among GPUs of one size and vendor, the last have fast links and the largest capacity.
-        cells = by_memory(models[size], rank)
-        return {(cell.memory_gb, vendors[cell.types[0]]): cell for cell in cells}
+        return {(cell.memory_gb, vendors[cell.types[0]]): cell for cell in by_memory(models[size], rank)}
 
     rows = [(size, fewest(size, 0), fewest(size, USUAL_RANK)) for size in sizes or models]
     return [[(size, full[key], lora[key]) for size, full, lora in rows] for key in rows[0][1]]

@@ -32,12 +32,13 @@ from ..selection import each_once, phrases
 from ..texts import run_title
 from ..units import GIB, Category
 from .answer import Answer, Answers, answer
+from .bars import phase_chart
 from .directives import answer_nodes, answers_file, note_json
 from .evidence import figures_of
 from .fewest import POWERS, size_models, window_of
 from .question import USUAL_RANK, Question
 from .results import figures_of_fewest
-from .words import LABELS, Line, as_title, lines, phase_chart
+from .words import LABELS, Line, as_title, lines
 
 #: The attribute of a form with what its template needs, until ``settle_forms`` writes it.
 FORM = "verl_form"

@@ -123,8 +123,7 @@ def named_settings(task: str | None, lora: int = 0, *lengths: int | None) -> dic
     """
     settings = dict(TASKS[task]) if task else {}
     settings |= {**_ADAPTERS, f"{MODEL}.lora_rank": lora} if lora else {}
-    known = zip(LIMITS, lengths, strict=False)
-    return settings | {key: value for key, value in known if value is not None}
+    return settings | {key: value for key, value in zip(LIMITS, lengths, strict=False) if value is not None}
 
 
 def assumptions(question: Question, data: EstimatorContext) -> tuple[str, ...]:

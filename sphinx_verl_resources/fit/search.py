@@ -536,5 +536,4 @@ def _stages(layers: int, pipeline: int) -> Config | None:
     most = math.ceil(layers / pipeline)
     ends = (layers - each * (pipeline - 2) for each in (most, layers // pipeline))
     both = next((both for both in ends if 2 <= both <= 2 * most), 0)
-    sizes = {_STAGE.format("first"): both // 2, _STAGE.format("last"): both - both // 2}
-    return sizes if both else None
+    return {_STAGE.format("first"): both // 2, _STAGE.format("last"): both - both // 2} if both else None

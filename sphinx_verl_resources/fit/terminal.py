@@ -12,10 +12,11 @@ from ..memory.phases import LABELS, Phase
 from ..memory.recorded import credible
 from ..units import GIB, crossed, gib_number, short_number
 from .answer import Answer
+from .bars import phase_bars_text
 from .fewest import Fewest
 from .question import Question, task_text
 from .results import figures_of_fewest
-from .words import MOST, about, as_title, change_text, heading, label, lines, phase_bars_text, short, whole
+from .words import MOST, about, as_title, change_text, heading, label, lines, short, whole
 
 #: The headings of ``_figures``.
 _FIGURES = "Layout | GiB per GPU | Offloads | Host GiB/node>"
@@ -58,7 +59,7 @@ def plain_table(headings: str, rows: Iterable[Sequence[str]], width: int = 0) ->
     return tabulate(cells, tablefmt="plain", colalign=sides, disable_numparse=True)
 
 
-def wrapped(texts: Iterable[str], width: int, indent: str = "") -> str:
+def wrap_lines(texts: Iterable[str], width: int, indent: str = "") -> str:
     """Return texts, each on its own lines, of at most ``width`` characters; keys and names are not broken."""
     wrap = textwrap.TextWrapper(width or 10**6, subsequent_indent=indent, break_long_words=False)
     wrap.break_on_hyphens = False
@@ -85,17 +86,17 @@ def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, comm
     texts = [f"{as_title(label(verdict))}: {answer.request.model}, {task}, on {on}{training}."]
     texts += [f"{line.title}: {line.plain}" if line.title else line.plain for line in lines(answer)]
     texts += [f"Ignored: {text}" for text in estimate.unsupported if text not in estimate.undecided]
-    parts, shown = [wrapped(texts, width)], credible(estimate)
+    parts, shown = [wrap_lines(texts, width)], credible(estimate)
     if shown and answer.reason not in ("unknown", "no-bfloat16"):
         parts.append(phase_bars_text(shown, width))
     if verdict not in ("fits", "unknown"):
         changes = [f"{place}. {change_text(change)}" for place, change in enumerate(answer.changes[:MOST], 1)]
         first = f"{heading(answer)}:" if changes else "No other setting makes it fit."
-        parts.append(wrapped([first, *changes], width, "   "))
+        parts.append(wrap_lines([first, *changes], width, "   "))
     if verdict == "fits" and (budget := answer.largest_token_budget):
         text = f"With this layout, micro-batches of up to {budget:,} tokens per GPU fit"
         text += f", or responses of up to {longest:,} tokens" if (longest := answer.longest_response) else ""
-        parts.append(wrapped([f"{text}."], width))
+        parts.append(wrap_lines([f"{text}."], width))
     if command and (words := answer.command):
         parts.append(f"Command:\n{words}")
     if verbose and shown and verdict != "unknown":
@@ -117,7 +118,7 @@ def fewest_text(question: Question, sizes: Sequence[Fewest], assumed: Sequence[s
         figures = _figures(item.answer) if item.answer else [""] * 4
         rows.append((short_number(item.memory_gb), gpus, fewest, without, ran, *figures))
     table = plain_table(f"GB> | GPU | Fewest | Without offloading | Recorded on | {_FIGURES}", rows, width)
-    return "\n\n".join([wrapped(head, width), table, wrapped(_LEGEND, width)])
+    return "\n\n".join([wrap_lines(head, width), table, wrap_lines(_LEGEND, width)])
 
 
 def fitting_text(question: Question, answers: Sequence[Answer], assumed: Sequence[str], width: int) -> str:
@@ -130,7 +131,7 @@ def fitting_text(question: Question, answers: Sequence[Answer], assumed: Sequenc
         ran = next((crossed(run.gpus) for run in answer.proof), "no run")
         rows.append((answer.request.model, label(answer.verdict), ran, *_figures(figures_of_fewest(answer))))
     table = [plain_table(f"Model | Verdict | Recorded on | {_FIGURES}", rows, width)] if rows else []
-    return "\n\n".join([wrapped(head, width), *table])
+    return "\n\n".join([wrap_lines(head, width), *table])
 
 
 def _figures(answer: Mapping[str, Any]) -> list[str]:

@@ -1,16 +1,13 @@
-"""The sentences about an answer, translated and without markup, and the bars of its phases.
+"""The sentences about an answer, translated and without markup.
 
 Pages, ``plan`` and the form say the same, because each of them shows the lines of this module.
 """
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import accumulate
 from typing import NamedTuple
 
-from ..charts import Bar, Drawing, Piece
 from ..i18n import N_, _, plural
 from ..memory.estimate import Estimate
 from ..memory.recorded import credible, figures
@@ -20,7 +17,7 @@ from ..nodes import listed
 from ..records import Run
 from ..registries import Gpu
 from ..texts import WORD_TEXTS, run_title
-from ..units import GIB, Category, gib
+from ..units import GIB, gib
 from .answer import Answer
 from .changes import Change
 from .levers import ROUNDS
@@ -334,60 +331,3 @@ def two_digits(count: float) -> str:
     """
     step = 10 ** max(0, len(str(int(count))) - 2)
     return f"{int(count) // step * step:,}"
-
-
-# -- bars
-
-#: The signs for pieces without a letter, in a terminal.
-_SIGNS = {"range": "-", "limit": "|"}
-
-
-def phase_chart(estimate: Estimate, title: str) -> Drawing:
-    """Draw a bar for each phase against the GPU's capacity, with the numbers of the table by phase.
-
-    Args:
-        estimate: the estimate of a run.
-        title: the name of the chart.
-    """
-    capacity, bars = estimate.capacity or 0.0, []
-    limit = [Piece(capacity, capacity, "limit")] if capacity else []
-    for phase in estimate.phases:
-        label, is_peak, ends = _(phase.label), phase is estimate.peak_phase, accumulate(phase.sizes.values())
-        parts = zip(Category, phase.sizes.values(), ends, strict=True)
-        pieces = [Piece(end - size, end, each.colour, each.letter) for each, size, end in parts if size]
-        if is_peak:
-            label = _("{phase} (peak)").format(phase=label)
-            pieces.append(Piece(estimate.low, estimate.high, "range"))
-        bars.append(Bar(label, f"{whole(phase.total)} GiB", [*pieces, *limit], is_peak))
-    categories = [each for each in Category if any(phase.sizes[each] for phase in estimate.phases)]
-    legend = [Bar(_(each.heading), "", [Piece(0, 1, each.colour, each.letter)]) for each in categories]
-    text = _("Range of the peak: {low} to {high} GiB")
-    text = text.format(low=whole(estimate.low), high=whole(estimate.high))
-    legend.append(Bar(text, "", [Piece(0, 1, "range")]))
-    if capacity:
-        text = _("GPU capacity: {size} GiB").format(size=whole(capacity))
-        legend.append(Bar(text, "", [Piece(0.4, 1, "limit")]))
-    return Drawing(title, bars, legend)
-
-
-def phase_bars_text(estimate: Estimate, width: int) -> str:
-    """Return the same bars as text: a line for each phase, a letter for each category, and the legend.
-
-    Args:
-        estimate: the estimate of a run.
-        width: the characters of a line; 60 are the least.
-    """
-    drawing, width, lines = phase_chart(estimate, ""), max(60, width), []
-    labels = max(len(bar.label) for bar in drawing.bars)
-    room, most = width - labels - 13, max(piece.end for bar in drawing.bars for piece in bar.pieces)
-    for label, value, pieces, _bold in drawing.bars:
-        text = ""
-        for _start, end, paint, letter in pieces:
-            place = round(end / most * room)
-            if paint == "limit":
-                text = f"{text[:place]:<{place}}|{text[place + 1 :]}"
-            text = text.ljust(place, _SIGNS.get(paint, letter))
-        lines.append(f"{label:<{labels}} {text:<{room + 1}}{value:>11}")
-    signs = (_SIGNS.get(key.pieces[0].paint, key.pieces[0].letter) for key in drawing.legend)
-    legend = ", ".join(f"{sign}\xa0{key.label}" for sign, key in zip(signs, drawing.legend, strict=True))
-    return "\n".join([*lines, textwrap.fill(legend, width).replace("\xa0", " ")])

@@ -12,13 +12,13 @@ from typing import Any
 
 from ..commands import UsageError, command, given_data, option, report
 from ..diagnostics import NoAnswerError
-from ..fit import arguments
+from ..fit import arguments, bars
 from ..fit.arguments import QUESTION, Query, read_question
 from ..fit.command import as_arguments
 from ..fit.names import model_of, recorded_gpu
 from ..fit.results import gib_value, result_of
-from ..fit.terminal import wrapped
-from ..fit.words import COSTS, label, phase_bars_text
+from ..fit.terminal import wrap_lines
+from ..fit.words import COSTS, label
 from ..memory.keys import is_harmless
 from ..memory.phases import LABELS
 from ..memory.request import MODEL, ROOT, Request
@@ -147,10 +147,10 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 100, *, verbose: bool = Fa
         verbose: whether to add the message and the phases of the estimate.
     """
     parts = [
-        wrapped([_happened(diagnosis), *_measured(diagnosis)], width),
-        wrapped(_estimated(diagnosis), width),
-        wrapped(_steps(diagnosis), width, "   "),
-        wrapped(_missing(diagnosis), width),
+        wrap_lines([_happened(diagnosis), *_measured(diagnosis)], width),
+        wrap_lines(_estimated(diagnosis), width),
+        wrap_lines(_steps(diagnosis), width, "   "),
+        wrap_lines(_missing(diagnosis), width),
         *(_details(diagnosis, width) if verbose else ()),
     ]
     return "\n\n".join(filter(None, parts))
@@ -244,4 +244,4 @@ def _details(of: Diagnosis, width: int) -> Iterator[str]:
     if of.failure:
         yield f"{of.failure.place}: {of.failure.text}"
     if own := of.estimate:
-        yield "\n".join([*(f"Ignored: {text}" for text in own.unsupported), phase_bars_text(own, width)])
+        yield "\n".join([*(f"Ignored: {text}" for text in own.unsupported), bars.phase_bars_text(own, width)])

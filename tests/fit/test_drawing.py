@@ -11,7 +11,7 @@ from themes import ROOT
 
 from sphinx_verl_resources.analysis import Line
 from sphinx_verl_resources.charts import Drawing, waterfall
-from sphinx_verl_resources.fit.words import phase_bars_text, phase_chart
+from sphinx_verl_resources.fit.bars import phase_bars_text, phase_chart
 from sphinx_verl_resources.memory.estimate import estimate
 from sphinx_verl_resources.memory.recorded import request_of_run
 from sphinx_verl_resources.memory.registries import EstimatorContext
