@@ -21,7 +21,7 @@ from ..speed.runs import Nearest, nearest
 from ..units import GIB
 from .changes import Change, changes_for
 from .command import command_of
-from .evidence import Needs, contested_by, is_proof, needs_of, runs_for, smallest_run, takes_no_more
+from .evidence import Profile, contested_by, is_proof, profile_of, runs_for, smallest_run, takes_no_more
 from .question import Question, assumptions, assumptions_in, request_of
 from .search import REASONS, Layout, Searches
 
@@ -39,7 +39,7 @@ class Answer:
         data: the records.
         best: the best layout; all figures are for this one.
         assumed: what the answer assumes about what the question leaves open.
-        needs: what decides which recorded runs bear on the question; None if unknown.
+        profile: what decides which recorded runs are evidence; None if unknown.
         own: the recorded run in question, if there is one.
         is_open: whether the question gives no settings beyond model, task, GPUs and lengths.
         version_assumed: whether the question leaves verl's release open.
@@ -49,7 +49,7 @@ class Answer:
     data: EstimatorContext
     best: Layout
     assumed: tuple[str, ...]
-    needs: Needs | None
+    profile: Profile | None
     own: Run | None = None
     is_open: bool = False
     version_assumed: bool = False
@@ -57,7 +57,7 @@ class Answer:
     @cached_property
     def evidence(self) -> tuple[Run, ...]:
         """The recorded runs that bear on it: its own, then the others, the strongest and nearest first."""
-        runs = runs_for(self.needs, self.data)
+        runs = runs_for(self.profile, self.data)
         return runs if self.own is None else (self.own, *(run for run in runs if run.id != self.own.id))
 
     @cached_property
@@ -115,8 +115,8 @@ class Answer:
     @cached_property
     def undercuts(self) -> Run | None:
         """The recorded run on the least GPU memory, see ``smallest_run``, if it fits on less."""
-        least, run = smallest_run(self.needs, self.data) or (0, None)
-        settings, memory = self.best.estimate.settings, (self.needs and self.needs.memory_gb) or 0
+        least, run = smallest_run(self.profile, self.data) or (0, None)
+        settings, memory = self.best.estimate.settings, (self.profile and self.profile.memory_gb) or 0
         used = (settings.gpus + settings.other_gpus) * memory
         return run if self.best.estimate.fits and used < least else None
 
@@ -220,7 +220,7 @@ class Answers:
         self._about: dict[str, Any] = {"is_open": is_open, "version_assumed": question.version is None}
         self._request, self._assumed = request_of(question), assumptions(question, data)
         self._searches = Searches(self._request, data, question.host_gib and question.host_gib * GIB)
-        self._needs = needs_of(self._request, data)
+        self._profile = profile_of(self._request, data)
         self._answers: dict[tuple[int | None, str | None], Answer] = {}
 
     def on(self, gpus: int | None, gpu: str | None) -> Answer:
@@ -230,12 +230,12 @@ class Answers:
             NoAnswerError: nothing can be estimated.
         """
         if (gpus, gpu) not in self._answers:
-            needs, request = self.needs_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
+            profile, request = self.profile_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
             # Of the strongest proof, the search follows a run with FSDP, whose estimates are checked best.
-            proof = [run for run in runs_for(needs, self.data) if is_proof(run, self.data)]
+            proof = [run for run in runs_for(profile, self.data) if is_proof(run, self.data)]
             usual = (run for run in proof if run.word == proof[0].word and run.train != "megatron")
             best = self._searches.on(gpus, gpu, next(usual, proof[0] if proof else None))
-            self._answers[gpus, gpu] = Answer(request, self.data, best, self._assumed, needs, **self._about)
+            self._answers[gpus, gpu] = Answer(request, self.data, best, self._assumed, profile, **self._about)
         return self._answers[gpus, gpu]
 
     def attempt(self, gpus: int | None, gpu: str | None) -> Answer | NoAnswerError:
@@ -250,9 +250,9 @@ class Answers:
         best = self._searches.on(gpus, gpu)
         return best.fits and not best.offloaded
 
-    def needs_on(self, gpus: int | None, gpu: str | None) -> Needs | None:
-        """Return what decides which recorded runs bear on the question."""
-        return self._needs and self._needs.on(gpus, self.data.gpus.get(gpu or ""))
+    def profile_on(self, gpus: int | None, gpu: str | None) -> Profile | None:
+        """Return the profile of the question on other GPUs; None if it is unknown."""
+        return self._profile and self._profile.on(gpus, self.data.gpus.get(gpu or ""))
 
 
 def answer(question: Question, data: EstimatorContext) -> Answer:
@@ -278,8 +278,8 @@ def answer_settings(
         NoAnswerError: the settings cannot be estimated.
     """
     layout = Layout(request, estimate(request, data), host_gib and host_gib * GIB)
-    needs, noted = needs_of(request, data), assumptions_in(request, data)
-    return Answer(request, data, layout, noted, needs, version_assumed=version_assumed)
+    profile, noted = profile_of(request, data), assumptions_in(request, data)
+    return Answer(request, data, layout, noted, profile, version_assumed=version_assumed)
 
 
 def answer_run(run: Run, data: EstimatorContext) -> Answer:
@@ -289,4 +289,4 @@ def answer_run(run: Run, data: EstimatorContext) -> Answer:
         NoAnswerError: its settings cannot be estimated.
     """
     request = request_of_run(run, data)
-    return Answer(request, data, Layout(request, estimate_run(run, data)), (), needs_of(request, data), run)
+    return Answer(request, data, Layout(request, estimate_run(run, data)), (), profile_of(request, data), run)

@@ -34,7 +34,7 @@ from ..units import Category, crossed, gib_number, share, signed
 from . import bars, words
 from .answer import Answer, answer_run, answer_settings
 from .command import SEPARATOR, as_arguments, launcher
-from .evidence import figures_of, runs_by_figures
+from .evidence import runs_by_shape, shape_key_of
 from .fewest import Fewest, Table, fewest_by_memory, fewest_tables, size_models
 from .question import USUAL_RANK, Question, assumptions
 from .results import export_files
@@ -286,7 +286,7 @@ def answers_file(directive: VerlDirective, model: str, *question: object) -> Ans
     """Return the file for the answers for a model and the rest of a question."""
     app, data, name = directive.domain.app, directive.data, digest(model, question)[:16]
     files = *data.files["gpus.yaml"], *data.files["config_keys.yaml"], *data.files["accuracy.yaml"]
-    runs = runs_by_figures(data).get(figures_of(data, model))
+    runs = runs_by_shape(data).get(shape_key_of(data, model))
     own = data.architectures.get(model), runs, speeds_of_size(model, data), [file.content for file in files]
     key = digest(_code(), app.config.language, name, own)[:16]
     return AnswersFile(Path(app.doctreedir, f"{directive.directive}-{name}"), key)

@@ -23,15 +23,15 @@ from ..registries import Gpu
 _USUAL_DEVICE, _USUAL_MEMORY_GB = ("nvidia", True), 80
 #: The data type of the rollout engine's weights.
 _ELEMENTS = f"{ROLLOUT}.dtype", f"{ROLLOUT}.quantization"
-#: The settings that decide which runs bear on a question.
+#: The settings that a profile cannot be made without.
 _DECISIVE = frozenset((*LIMITS, *ADAPTER_RANKS, f"{MODEL}.path", "algorithm.adv_estimator", "critic.enable"))
 
 
-class Needs(NamedTuple):
-    """The traits of a run or a question that decide whether the run bears on the question.
+class Profile(NamedTuple):
+    """The traits of a run or a question that decide whether the run is evidence for an answer.
 
     Attributes:
-        figures: the sizes of the model, as text; checkpoints with the same shape have the same text.
+        shape_key: the key of the model's shape, see ``shape_key_of``.
         rank: the rank of the adapters; 0 trains all parameters, infinite if unknown.
         critic: whether there is a critic.
         separate: whether rollout has separate GPUs.
@@ -46,7 +46,7 @@ class Needs(NamedTuple):
         device: the vendor of the GPUs, and whether they have bfloat16.
     """
 
-    figures: str
+    shape_key: str
     rank: float
     critic: bool
     separate: bool
@@ -60,42 +60,46 @@ class Needs(NamedTuple):
     gpu: str | None = None
     device: tuple[str, bool] = _USUAL_DEVICE
 
-    def on(self, gpus: int | None, gpu: Gpu | None) -> Needs:
-        """Return the needs with other GPUs; None keeps the present value."""
+    def on(self, gpus: int | None, gpu: Gpu | None) -> Profile:
+        """Return the profile with other GPUs; None keeps the present value."""
         new = self._replace(gpus=gpus or self.gpus)
         if gpu:
             new = new._replace(memory_gb=gpu.memory_gb, gpu=gpu.name, device=(gpu.vendor, gpu.bfloat16))
         return new
 
-    def is_like(self, other: Needs) -> bool:
-        """Return whether a run trains the same parameters of the same model and needs at least as much."""
-        same = (self.rank > 0, self.figures, self.separate, self.device)
+    def is_comparable(self, other: Profile) -> bool:
+        """Return whether a run trains the same parameters of a model of this shape, and needs no less memory.
+
+        It has the same kind of GPUs and pools, as high a rank, a critic if the other has one, and weights of
+        the rollout engine that are not smaller.
+        """
+        same = (self.rank > 0, self.shape_key, self.separate, self.device)
         return (
-            same == (other.rank > 0, other.figures, other.separate, other.device)
+            same == (other.rank > 0, other.shape_key, other.separate, other.device)
             and self.rank >= other.rank
             and self.critic >= other.critic
             and self.eight_bit <= other.eight_bit
         )
 
-    def bears_on(self, question: Needs) -> bool:
-        """Return whether a run shows that the GPUs in question suffice."""
+    def shows_fit(self, question: Profile) -> bool:
+        """Return whether a run is comparable, on no more GPUs with no more memory, with as long sequences."""
         return (
             self.gpus <= question.gpus
             and (self.memory_gb or _USUAL_MEMORY_GB) <= (question.memory_gb or 0)
             and self.response >= question.response
             and self.prompt + self.response >= question.prompt + question.response
-            and self.is_like(question)
+            and self.is_comparable(question)
         )
 
 
-def needs_of(request: Request, data: EstimatorContext) -> Needs | None:
-    """Return the needs of a request; None if a setting that decides them is unknown."""
+def profile_of(request: Request, data: EstimatorContext) -> Profile | None:
+    """Return a request's profile, which decides the comparable runs; None if a setting for it is unknown."""
     reader, task = Reader(request, data), request.task or ""
     critic, (prompt, response) = has_critic(reader), map(reader.whole, LIMITS)
     rank = max(reader.whole(key, least=0) for key in ADAPTER_RANKS)
     usual = "PPO" if critic else "GRPO" if reader.flag(f"{ACTOR}.use_kl_loss") else "DAPO"
-    needs = Needs(
-        figures=figures_of(data, request.model),
+    profile = Profile(
+        shape_key=shape_key_of(data, request.model),
         rank=rank or (math.inf if "lora" in task.lower() else 0),
         critic=critic,
         separate=reader.has_rollout_pool or reader.any(TRAINER_MODE) == "separate_async",
@@ -108,52 +112,52 @@ def needs_of(request: Request, data: EstimatorContext) -> Needs | None:
         memory_gb=request.memory_gb,
     )
     unresolved = any(problem.code == "unresolved" for problem in reader.diagnostics)
-    is_unknown = unresolved or request.unread & _DECISIVE or not needs.figures
-    return None if is_unknown else needs.on(None, gpu_of(request, data))
+    is_unknown = unresolved or request.unread & _DECISIVE or not profile.shape_key
+    return None if is_unknown else profile.on(None, gpu_of(request, data))
 
 
 @lru_cache(maxsize=2_000)
-def figures_of(data: EstimatorContext, model: str) -> str:
-    """Return the sizes of a model that decide its memory, as text; empty for an unknown model."""
+def shape_key_of(data: EstimatorContext, model: str) -> str:
+    """Return a key that models of the same shape share; empty for an unknown model."""
     shape = data.shape(model)
     sizes = shape and (shape.layers, shape.heads, shape.parameters, shape.counts.active, shape.modules)
     return str(sizes or "")
 
 
 @lru_cache(maxsize=8)
-def runs_by_figures(data: EstimatorContext) -> Mapping[str, Sequence[tuple[Run, Needs]]]:
-    """Return the recorded runs with their needs, by the figures of their model, least GPU memory first.
+def runs_by_shape(data: EstimatorContext) -> Mapping[str, Sequence[tuple[Run, Profile]]]:
+    """Return the recorded runs with their profiles, by the shape of their model, least GPU memory first.
 
     Settings missing in a run's source have verl's defaults.
     """
-    runs: defaultdict[str, list[tuple[Run, Needs]]] = defaultdict(list)
+    runs: defaultdict[str, list[tuple[Run, Profile]]] = defaultdict(list)
     for run in data.runs.values():
-        if needs := needs_of(request_of_run(run, data), data):
+        if profile := profile_of(request_of_run(run, data), data):
             # A mean response is shorter than the longest one.
             mean = int((run.measured and run.measured.response_tokens) or 0)
-            runs[needs.figures].append((run, needs._replace(response=max(mean, needs.response))))
+            runs[profile.shape_key].append((run, profile._replace(response=max(mean, profile.response))))
     for pairs in runs.values():
         pairs.sort(key=lambda pair: (pair[1].gpus * (pair[1].memory_gb or 0), pair[0].id))
     return runs
 
 
-def runs_for(needs: Needs | None, data: EstimatorContext) -> tuple[Run, ...]:
+def runs_for(profile: Profile | None, data: EstimatorContext) -> tuple[Run, ...]:
     """Return the runs that bear on a question, the strongest and nearest first.
 
     Such a run trains the same parameters of the same model, on at most as many GPUs with at most as much
     memory, and with at least as long sequences. If the question has a critic, so does the run.
     """
-    if needs is None:
+    if profile is None:
         return ()
 
-    def order(pair: tuple[Run, Needs]) -> tuple[object, ...]:
+    def order(pair: tuple[Run, Profile]) -> tuple[object, ...]:
         run, own = pair
-        is_other = own.gpu is None or own.gpu != needs.gpu
-        nearest = WORDS.index(run.word), is_other, -(own.memory_gb or 0), own.model != needs.model
-        return *nearest, -own.gpus, own.task != needs.task, own.response, run.id
+        is_other = own.gpu is None or own.gpu != profile.gpu
+        nearest = WORDS.index(run.word), is_other, -(own.memory_gb or 0), own.model != profile.model
+        return *nearest, -own.gpus, own.task != profile.task, own.response, run.id
 
-    recorded = runs_by_figures(data).get(needs.figures, ())
-    return tuple(run for run, _ in sorted((pair for pair in recorded if pair[1].bears_on(needs)), key=order))
+    pairs = [pair for pair in runs_by_shape(data).get(profile.shape_key, ()) if pair[1].shows_fit(profile)]
+    return tuple(run for run, _ in sorted(pairs, key=order))
 
 
 def contested_by(run: Run) -> str | None:
@@ -176,12 +180,12 @@ def takes_no_more(own: Estimate, runs: Iterable[Run], data: EstimatorContext) ->
     return any(not isinstance(other, NoAnswerError) and own.peak <= other.peak for other in estimates)
 
 
-def smallest_run(needs: Needs | None, data: EstimatorContext) -> tuple[float, Run] | None:
+def smallest_run(profile: Profile | None, data: EstimatorContext) -> tuple[float, Run] | None:
     """Return the run on the least GPU memory and this memory, in GB; None if there is none.
 
     It trains the same parameters of the same model, and is a proof, see ``is_proof``.
     """
-    for run, own in runs_by_figures(data).get(needs.figures, ()) if needs else ():
-        if needs and own.is_like(needs) and is_proof(run, data):
+    for run, own in runs_by_shape(data).get(profile.shape_key, ()) if profile else ():
+        if profile and own.is_comparable(profile) and is_proof(run, data):
             return own.gpus * (own.memory_gb or 0), run
     return None

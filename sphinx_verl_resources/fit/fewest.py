@@ -15,7 +15,7 @@ from ..memory.request import DEFAULT_TASK, Verdict
 from ..records import SIZES, WORDS, family
 from ..registries import Gpu
 from .answer import Answer, Answers
-from .evidence import figures_of, is_proof, runs_for, smallest_run
+from .evidence import is_proof, runs_for, shape_key_of, smallest_run
 from .question import USUAL_RANK, Question, task_of
 from .results import FEWEST_FIELDS, figures_of_fewest
 from .search import COUNTS, REASONS
@@ -172,10 +172,10 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task
     count, near = more[0] if more else 0, might[-1] if might else 0
     answer = _known(answers.on(count or near or counts[-1], gpu))
     without = bisect_left(more, True, key=lambda count: answers.fits_without_offloading(count, gpu))
-    runs = (run for run in runs_for(answers.needs_on(COUNTS[-1], gpu), data) if is_proof(run, data))
+    runs = (run for run in runs_for(answers.profile_on(COUNTS[-1], gpu), data) if is_proof(run, data))
     usual = (run for run in runs if run.tag == "MIN" or family(run.task).upper() == task)
     ran = min(usual, key=lambda run: run.gpus.count, default=None)
-    smallest = smallest_run(answers.needs_on(None, gpu), data)
+    smallest = smallest_run(answers.profile_on(None, gpu), data)
     other = family(ran.task) if ran and family(ran.task).upper() != task else ""
     return Fewest(
         gpus[0].memory_gb,
@@ -209,8 +209,8 @@ def size_models(data: EstimatorContext) -> dict[str, str]:
     for size in SIZES:
         runs, entry = data.runs.values(), data.analysis.specifications.get(size)
         tested = Counter(run.model for run in runs if run.size == size and run.kind == "tested")
-        figures = {figures_of(data, model) for model in tested}
-        if entry and entry.model and (not tested or figures_of(data, entry.model) in figures):
+        shapes = {shape_key_of(data, model) for model in tested}
+        if entry and entry.model and (not tested or shape_key_of(data, entry.model) in shapes):
             models[size] = entry.model
         elif tested:
             models[size] = tested.most_common(1)[0][0]

@@ -34,7 +34,7 @@ from ..units import GIB, Category
 from .answer import Answer, Answers, answer
 from .bars import phase_chart
 from .directives import answer_nodes, answers_file, note_json
-from .evidence import figures_of
+from .evidence import shape_key_of
 from .fewest import POWERS, size_models, window_of
 from .question import USUAL_RANK, Question
 from .results import figures_of_fewest
@@ -203,11 +203,11 @@ def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 def form_models(data: EstimatorContext) -> list[str]:
     """Return a model for each size class, and every model of recorded runs, the smallest first.
 
-    Of several models with the same figures, only the one that most runs load is returned.
+    Of several models with the same shape, only the one that most runs load is returned.
     """
     names = [*size_models(data).values(), *(run.model for run in data.runs.values())]
     counts = Counter(entry.hf_id for name in names if (entry := data.architectures.get(name)))
-    models = {figures_of(data, model): model for model, _count in reversed(counts.most_common())}
+    models = {shape_key_of(data, model): model for model, _count in reversed(counts.most_common())}
     return sorted(models.values(), key=lambda model: data.known_shape(model).parameters)
 
 

@@ -27,7 +27,7 @@ from ..memory.resolve import resolve
 from ..memory.settings import TRAINER_GPUS, gpu_of
 from ..records import Run
 from ..registries import Gpu
-from .evidence import figures_of, runs_by_figures
+from .evidence import runs_by_shape, shape_key_of
 
 Config = dict[str, Any]
 Sizes = tuple[int, int]
@@ -362,7 +362,7 @@ class _Backend:
         data, model, section = self._data, self.request.model, f"{ACTOR}.megatron."
         shape, gpus, config = data.known_shape(model), self.request.gpus or 8, self.request.config
         moe, divisor = shape.architecture.moe, math.gcd(shape.heads, shape.architecture.num_key_value_heads)
-        alike = runs_by_figures(data).get(figures_of(data, model), ())
+        alike = runs_by_shape(data).get(shape_key_of(data, model), ())
         most = max([_MOST_EXPERT, *(run.settings.get(section + _EXPERT, 1) for run, _ in alike)])
 
         def choices(name: str, usual: Iterable[int]) -> Iterable[int]:

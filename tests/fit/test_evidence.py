@@ -10,7 +10,7 @@ import pytest
 from sphinx_verl_resources.dataset import Directory
 from sphinx_verl_resources.fit import evidence
 from sphinx_verl_resources.fit.answer import answer, answer_run, answer_settings
-from sphinx_verl_resources.fit.evidence import is_proof, needs_of, runs_by_figures, runs_for, smallest_run
+from sphinx_verl_resources.fit.evidence import is_proof, profile_of, runs_by_shape, runs_for, smallest_run
 from sphinx_verl_resources.fit.question import Question, request_of
 from sphinx_verl_resources.fit.results import export_files
 from sphinx_verl_resources.memory.recorded import request_of_run
@@ -23,13 +23,13 @@ H800 = "qwen2-7b-grpo-2xh800"
 GRPO = {"algorithm.adv_estimator": "grpo"}
 LORA = {**GRPO, "actor_rollout_ref.model.lora_rank": 32}
 MEGATRON = {**GRPO, "actor_rollout_ref.actor.strategy": "megatron"}
-#: The recorded runs that ran or were reported, on GPUs with known memory, with their needs.
-RECORDED = [pair for pairs in runs_by_figures(DATA).values() for pair in pairs]
-THAT_RAN = {run.id: (run, needs) for run, needs in RECORDED if run.word != "claimed" and needs.memory_gb}
+#: The recorded runs that ran or were reported, on GPUs with known memory, with their profiles.
+RECORDED = [pair for pairs in runs_by_shape(DATA).values() for pair in pairs]
+THAT_RAN = {run.id: (run, own) for run, own in RECORDED if run.word != "claimed" and own.memory_gb}
 
 
 def runs(model, gpus, gpu, **asked):
-    return runs_for(needs_of(request_of(Question(model, gpus, gpu, **asked)), DATA), DATA)
+    return runs_for(profile_of(request_of(Question(model, gpus, gpu, **asked)), DATA), DATA)
 
 
 def bearing(*asked, **more):
@@ -120,7 +120,7 @@ def test_a_contested_run_proves_nothing():
     contested = "qwen2-5-32b-grpo-8xh20"
     assert found.contested == {contested: "https://github.com/verl-project/verl/issues/3124"}
     assert contested not in [run.id for run in found.proof]
-    assert smallest_run(found.needs, DATA)[1].id != contested
+    assert smallest_run(found.profile, DATA)[1].id != contested
 
 
 def test_a_length_that_was_not_read_leaves_no_evidence():
@@ -135,36 +135,36 @@ def test_a_mean_response_says_that_responses_were_longer():
 
 
 def test_every_run_with_known_memory_bears_on_its_own_question():
-    """A run's needs are compared with themselves."""
-    known = [needs for _, needs in RECORDED if needs.memory_gb]
+    """A run's profile is compared with itself."""
+    known = [own for _, own in RECORDED if own.memory_gb]
     assert len(known) > 40
-    assert all(needs.bears_on(needs) for needs in known)
+    assert all(own.shows_fit(own) for own in known)
 
 
 # -- no recorded run that ran is contradicted
 
 
-def question_of(run, needs, gpus, gpu):
+def question_of(run, own, gpus, gpu):
     """Return the question that the run answers."""
-    overrides = {"actor_rollout_ref.hybrid_engine": False} if needs.separate else {}
-    if needs.eight_bit:
+    overrides = {"actor_rollout_ref.hybrid_engine": False} if own.separate else {}
+    if own.eight_bit:
         overrides["actor_rollout_ref.rollout.quantization"] = "fp8"
-    rank = 32 if needs.rank == math.inf else needs.rank
-    task = "PPO" if needs.critic else "DAPO" if needs.task == "DAPO" else "GRPO"
-    return Question(run.model, gpus, gpu, task, rank, needs.prompt, needs.response, overrides)
+    rank = 32 if own.rank == math.inf else own.rank
+    task = "PPO" if own.critic else "DAPO" if own.task == "DAPO" else "GRPO"
+    return Question(run.model, gpus, gpu, task, rank, own.prompt, own.response, overrides)
 
 
 @pytest.mark.parametrize("run_id", THAT_RAN)
 def test_no_recorded_run_is_contradicted(run_id):
     """Not on its own GPUs, nor on more, nor on others with the same memory."""
-    run, needs = THAT_RAN[run_id]
+    run, own = THAT_RAN[run_id]
     alike = [
         gpu.name
         for gpu in DATA.gpus
-        if (gpu.memory_gb, gpu.vendor, gpu.bfloat16) == (needs.memory_gb, *needs.device)
+        if (gpu.memory_gb, gpu.vendor, gpu.bfloat16) == (own.memory_gb, *own.device)
     ]
-    for gpus, gpu in {(needs.gpus, needs.gpu), (2 * needs.gpus, needs.gpu), (needs.gpus, alike[-1])}:
-        found = answer(question_of(run, needs, gpus, gpu), DATA)
+    for gpus, gpu in {(own.gpus, own.gpu), (2 * own.gpus, own.gpu), (own.gpus, alike[-1])}:
+        found = answer(question_of(run, own, gpus, gpu), DATA)
         assert found.verdict != "does-not-fit", (gpus, gpu)
         assert run_id in [run.id for run in found.evidence], (gpus, gpu)
 
@@ -202,10 +202,8 @@ def test_an_export_does_not_compare_all_runs_with_each_other(root, tmp_path):
         (folder := tmp_path / f"{number}/runs").mkdir(parents=True)
         for index in range(number):
             (folder / f"r{index}.yaml").write_text(text.replace(f"id: {H800}", f"id: r{index}"), "utf-8")
-        (profile := Profile()).runcall(export_files, EstimatorContext([Directory(folder.parent, "data")]))
-        counts.append(
-            sum(each.callcount for each in profile.getstats() if evidence.__file__ in str(each.code))
-        )
+        (own := Profile()).runcall(export_files, EstimatorContext([Directory(folder.parent, "data")]))
+        counts.append(sum(each.callcount for each in own.getstats() if evidence.__file__ in str(each.code)))
     assert 0 < counts[2] - counts[1] < 2.6 * (counts[1] - counts[0])
 
 

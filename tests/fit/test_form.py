@@ -9,7 +9,7 @@ import pytest
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.fit import form
 from sphinx_verl_resources.fit.answer import Answers
-from sphinx_verl_resources.fit.evidence import figures_of
+from sphinx_verl_resources.fit.evidence import shape_key_of
 from sphinx_verl_resources.fit.fewest import size_models, window_of
 from sphinx_verl_resources.fit.form import (
     RANKS,
@@ -37,10 +37,10 @@ GPU = """gpus:
 
 def test_the_models_are_those_of_runs_and_sizes_once_each():
     models = form_models(DATA)
-    figures = [figures_of(DATA, model) for model in models]
-    assert len(set(figures)) == len(figures)
+    keys = [shape_key_of(DATA, model) for model in models]
+    assert len(set(keys)) == len(keys)
     wanted = {*size_models(DATA).values(), *(run.model for run in DATA.runs.values())}
-    assert {figures_of(DATA, model) for model in wanted} == set(figures)
+    assert {shape_key_of(DATA, model) for model in wanted} == set(keys)
     assert "Qwen/Qwen2.5-7B" in models
 
 
