@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from sphinx_verl_resources.fit.names import recorded_gpu
+from sphinx_verl_resources.logs.actions import Action, actions_for
 from sphinx_verl_resources.logs.diagnosis import Diagnosis, diagnose
 from sphinx_verl_resources.logs.log import Log, read_log
-from sphinx_verl_resources.logs.steps import Step, steps_for
 from sphinx_verl_resources.memory.registries import model_named
 from sphinx_verl_resources.memory.request import Request
 
@@ -142,9 +142,9 @@ def settings_of(log: Log) -> Mapping[str, Any]:
     return log.settings if any(key.startswith("actor_rollout_ref.") for key in log.settings) else {}
 
 
-def first_step(report: Mapping[str, Any], data: EstimatorContext) -> Step | None:
-    """Return the first step for a report's log."""
-    return next(iter(steps_for(_diagnosis(report, data))), None)
+def first_action(report: Mapping[str, Any], data: EstimatorContext) -> Action | None:
+    """Return the first action for a report's log."""
+    return next(iter(actions_for(_diagnosis(report, data))), None)
 
 
 def phase_told(report: Mapping[str, Any], data: EstimatorContext) -> str:

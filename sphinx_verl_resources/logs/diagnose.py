@@ -24,11 +24,11 @@ from ..memory.phases import LABELS
 from ..memory.request import MODEL, ROOT, Request
 from ..scripts.settings import SettingsText
 from ..units import gib, gib_number
+from .actions import actions_for, size_in
 from .diagnosis import Diagnosis
 from .diagnosis import diagnose as diagnose_log
 from .facts import HOST_MEMORY, PEAK_ALLOCATED
 from .log import Log, read_log
-from .steps import size_in, steps_for
 
 #: The phases of a failure; an estimate does not have the last three.
 PHASES = {**LABELS, "startup": "Start", "checkpoint": "Checkpoint", "host": "Host memory"}
@@ -38,7 +38,7 @@ _NO_MESSAGE = (
     "If it did run out of memory, pass its complete output: the worker's message may be in Ray's own logs, "
     "/tmp/ray/session_latest/logs."
 )
-_NO_STEP = (
+_NO_ACTION = (
     "Without the settings, no step is sure to help. Add them, or see “Out of memory?” in the documentation.",
     "No setting lowers this phase, by the estimate.",
 )
@@ -125,12 +125,12 @@ def _plain(diagnosis: Diagnosis) -> dict[str, Any]:
         "missing": list(diagnosis.missing),
         "change": [
             {
-                "overrides": dict(step.overrides),
-                **{f"{name}_gib": gib_value(getattr(step.after, name, None)) for name in ("peak", "high")},
-                "cost": step.cost,
-                "text": step.sentence,
+                "overrides": dict(action.overrides),
+                **{f"{name}_gib": gib_value(getattr(action.after, name, None)) for name in ("peak", "high")},
+                "cost": action.cost,
+                "text": action.sentence,
             }
-            for step in steps_for(diagnosis)
+            for action in actions_for(diagnosis)
         ],
     }
 
@@ -149,7 +149,7 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 100, *, verbose: bool = Fa
     parts = [
         wrap_lines([_happened(diagnosis), *_measured(diagnosis)], width),
         wrap_lines(_estimated(diagnosis), width),
-        wrap_lines(_steps(diagnosis), width, "   "),
+        wrap_lines(_actions(diagnosis), width, "   "),
         wrap_lines(_missing(diagnosis), width),
         *(_details(diagnosis, width) if verbose else ()),
     ]
@@ -214,22 +214,22 @@ def _estimated(of: Diagnosis) -> Iterator[str]:
     yield from of.differences()
 
 
-def _steps(of: Diagnosis) -> Iterator[str]:
-    steps = steps_for(of)
-    if steps:
+def _actions(of: Diagnosis) -> Iterator[str]:
+    actions = actions_for(of)
+    if actions:
         yield "What to do, in this order:"
     elif of.failure:
-        yield _NO_STEP[of.estimate is not None]
+        yield _NO_ACTION[of.estimate is not None]
     failure, before = of.failure, of.estimate
-    for number, step in enumerate(steps, 1):
-        settings = " ".join(as_arguments(step.overrides, of.request.version, of.data))
+    for number, action in enumerate(actions, 1):
+        settings = " ".join(as_arguments(action.overrides, of.request.version, of.data))
         effects = []
-        if failure and before and step.after and failure.phase not in ("startup", "checkpoint"):
-            old, new = size_in(before, failure), size_in(step.after, failure)
+        if failure and before and action.after and failure.phase not in ("startup", "checkpoint"):
+            old, new = size_in(before, failure), size_in(action.after, failure)
             effects += [f"{gib_number(old)} → {gib(new)}"] if abs(new - old) > 0.01 * old else []
-            effects += [f"the GPU then {label(step.after.verdict)}"] if failure.phase == "host" else []
-        effects += [COSTS[step.cost]] if step.overrides and step.cost in COSTS else []
-        parts = (f"{settings}:" * bool(settings), f"{', '.join(effects)}." * bool(effects), step.sentence)
+            effects += [f"the GPU then {label(action.after.verdict)}"] if failure.phase == "host" else []
+        effects += [COSTS[action.cost]] if action.overrides and action.cost in COSTS else []
+        parts = (f"{settings}:" * bool(settings), f"{', '.join(effects)}." * bool(effects), action.sentence)
         yield f"{number}. {' '.join(filter(None, parts))}"
 
 

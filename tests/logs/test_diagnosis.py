@@ -1,4 +1,4 @@
-"""Diagnoses: the first steps, what the log measured, and what contradicts the estimate."""
+"""Diagnoses: the first actions, what the log measured, and what contradicts the estimate."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from oom_reports import first_step, load_reports
+from oom_reports import first_action, load_reports
 
 from sphinx_verl_resources.diagnostics import Location
+from sphinx_verl_resources.logs.actions import actions_for, size_in
 from sphinx_verl_resources.logs.diagnose import PHASES, diagnosis_text
 from sphinx_verl_resources.logs.diagnosis import diagnose
 from sphinx_verl_resources.logs.facts import Figures, Line, metrics_in
 from sphinx_verl_resources.logs.failure import Failure
 from sphinx_verl_resources.logs.log import Log
-from sphinx_verl_resources.logs.steps import size_in, steps_for
 from sphinx_verl_resources.memory.registries import EstimatorContext
 from sphinx_verl_resources.memory.request import Request
 
@@ -91,19 +91,19 @@ CASES = yaml.safe_load((Path(__file__).parent / "diagnoses.yaml").read_text("utf
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
-def test_the_first_steps(found, case):
+def test_the_first_actions(found, case):
     facts = {key: value for key, value in case.items() if key not in ("about", "steps", "more")}
-    steps = steps_for(found(**facts))
-    assert len(steps) <= 4
+    actions = actions_for(found(**facts))
+    assert len(actions) <= 4
     if "more" not in case:
-        assert len(steps) == len(case["steps"]), steps
-    for step, right in zip(steps, case["steps"], strict=False):
+        assert len(actions) == len(case["steps"]), actions
+    for action, right in zip(actions, case["steps"], strict=False):
         if isinstance(right, str):
-            assert (right in step.sentence, step.overrides) == (True, {})
+            assert (right in action.sentence, action.overrides) == (True, {})
         elif right:
             assert {
                 key: tuple(value) if isinstance(value, list) else value
-                for key, value in step.overrides.items()
+                for key, value in action.overrides.items()
             } == whole(right)
 
 
@@ -111,21 +111,21 @@ def test_the_first_steps(found, case):
 def test_no_phase_without_an_answer(found, phase):
     for settings in (None, {}, {"algorithm.adv_estimator": "gae"}):
         diagnosis = found(phase, settings=settings)
-        steps = steps_for(diagnosis)
-        assert len({str(step.overrides or step.sentence) for step in steps}) == len(steps)
-        of_critic = {key.startswith("critic.") for step in steps for key in step.overrides}
+        actions = actions_for(diagnosis)
+        assert len({str(action.overrides or action.sentence) for action in actions}) == len(actions)
+        of_critic = {key.startswith("critic.") for action in actions for key in action.overrides}
         assert of_critic <= {phase.startswith("critic-")} or phase == "host"
         if (
             phase in ("update-forward", "update-backward", "old-log-prob", "optimizer-step")
             and settings is None
         ):
             assert all(
-                size_in(step.after, diagnosis.failure) < size_in(diagnosis.estimate, diagnosis.failure)
-                for step in steps
+                size_in(action.after, diagnosis.failure) < size_in(diagnosis.estimate, diagnosis.failure)
+                for action in actions
             )
         text = diagnosis_text(diagnosis)
-        assert ("What to do" in text) == bool(steps)
-        assert ("no step is sure" in text or "No setting lowers" in text) != bool(steps)
+        assert ("What to do" in text) == bool(actions)
+        assert ("no step is sure" in text or "No setting lowers" in text) != bool(actions)
 
 
 def test_what_the_log_measured_comes_first(found):
@@ -216,7 +216,7 @@ def test_a_log_without_a_failure(found):
     figures = Figures()
     figures.add(metrics_in(Line("step:7 - perf/max_memory_allocated_gb:60")))
     diagnosis = found(None, figures=figures)
-    assert (diagnosis.failure, diagnosis.missing[0], steps_for(diagnosis)) == (
+    assert (diagnosis.failure, diagnosis.missing[0], actions_for(diagnosis)) == (
         None,
         "an out-of-memory failure",
         (),
@@ -227,18 +227,18 @@ def test_a_log_without_a_failure(found):
 # -- public reports
 
 
-def test_first_steps_for_public_reports(data):
-    """The first step is the confirmed fix, except for reports with a reason in the data."""
+def test_first_actions_for_public_reports(data):
+    """The first action is the confirmed fix, except for reports with a reason in the data."""
     reports = [report for report in load_reports() if "fix" in report]
-    hits = {report["report"] for report in reports if is_fix(report, first_step(report, data))}
+    hits = {report["report"] for report in reports if is_fix(report, first_action(report, data))}
     assert hits == {report["report"] for report in reports if "missed" not in report}
     assert (len(hits), len(reports)) == (3, 15)
 
 
-def is_fix(report, step):
-    """Return whether a step sets or names the settings of a fix; a newer engine is not a setting."""
-    if step is None:
+def is_fix(report, action):
+    """Return whether an action sets or names the settings of a fix; a newer engine is not a setting."""
+    if action is None:
         return False
-    words = " ".join([*step.overrides, step.sentence])
+    words = " ".join([*action.overrides, action.sentence])
     newer = any("newer vLLM" in text for text in report["fix"]) and "or newer" in words
     return newer or any(key.rpartition(".")[2] in words for key in report.get("fix_settings", ()))

@@ -21,9 +21,9 @@ from ..strict_yaml import read_yaml
 from .diagnosis import Diagnosis
 from .failure import UNKNOWN, Failure
 
-#: The most steps, and the most if nothing tells the phase.
+#: The most actions, and the most if nothing tells the phase.
 _MOST, _MOST_UNKNOWN = 4, 2
-#: The least share of a phase that a step must save, and the share that suffices if nothing tells the need.
+#: The least share of a phase that an action must save, and the share that suffices if nothing tells the need.
 _LEAST, _ENOUGH = 0.05, 0.1
 _BUGS: tuple[dict[str, Any], ...] = read_yaml(Path(__file__).with_name("bugs.yaml").read_bytes()).data
 
@@ -67,8 +67,8 @@ _PROCESSES = "See in Ray's table of processes, in the log, or in top, which proc
 _OLD_RUN = "Stop processes of earlier runs; nvidia-smi lists them."
 
 
-class Step(NamedTuple):
-    """A step to take.
+class Action(NamedTuple):
+    """A suggested change after a failure: settings, or an instruction.
 
     Attributes:
         sentence: what it does; the instruction itself if it sets nothing.
@@ -83,22 +83,22 @@ class Step(NamedTuple):
     after: Estimate | None = None
 
 
-def steps_for(of: Diagnosis) -> tuple[Step, ...]:
-    """Return at most four steps, the first one to try first.
+def actions_for(of: Diagnosis) -> tuple[Action, ...]:
+    """Return at most four actions, the one to try first comes first.
 
     None sets a value whose present one is unknown, and none is without effect on what is large.
     """
     failure, own = of.failure, of.estimate
     if failure is None or not failure.is_evidence:
-        return (Step(_LOOK),) if failure else ()
-    steps = [*_bugs(of, failure), *_instructions(of, failure)]
+        return (Action(_LOOK),) if failure else ()
+    actions = [*_bugs(of, failure), *_instructions(of, failure)]
     if own is None:
-        steps += _directions(of, failure)
+        actions += _directions(of, failure)
     elif called := _called(of, failure):
-        steps += _in_order(called, of, own, failure)
+        actions += _in_order(called, of, own, failure)
     else:
-        steps += _ranked(of, own, failure)[: _MOST_UNKNOWN if failure.possible == (UNKNOWN,) else _MOST]
-    return tuple(steps[:_MOST])
+        actions += _ranked(of, own, failure)[: _MOST_UNKNOWN if failure.possible == (UNKNOWN,) else _MOST]
+    return tuple(actions[:_MOST])
 
 
 def size_in(own: Estimate, failure: Failure) -> float:
@@ -108,7 +108,7 @@ def size_in(own: Estimate, failure: Failure) -> float:
     return max((phase.total for phase in own.phases if phase.name in failure.possible), default=own.peak)
 
 
-def _bugs(of: Diagnosis, failure: Failure) -> Iterator[Step]:
+def _bugs(of: Diagnosis, failure: Failure) -> Iterator[Action]:
     """Yield the upgrades that repair a known bug of the releases that the log or the user names."""
     releases = {"vllm": version_of(of.log.versions.get("vllm"))}
     releases |= {} if of.is_release_assumed else {"verl": of.request.version}
@@ -120,27 +120,27 @@ def _bugs(of: Diagnosis, failure: Failure) -> Iterator[Step]:
         is_in = release and since <= release < until and bug.get("needs") in has
         if is_in and not {*failure.possible}.isdisjoint(bug["phases"]):
             upgrade = f"upgrade to {bug['package']} {version_text(until)} or newer"
-            yield Step(f"{bug['sentence']}: {upgrade} ({bug['source']}).")
+            yield Action(f"{bug['sentence']}: {upgrade} ({bug['source']}).")
 
 
-def _instructions(of: Diagnosis, failure: Failure) -> Iterator[Step]:
+def _instructions(of: Diagnosis, failure: Failure) -> Iterator[Action]:
     """Yield what no setting of verl does."""
     sleep = of.log.sleep
     if of.is_awake:
-        yield Step(_NO_SLEEP if sleep and sleep["freed"] < 0.01 * sleep["left"] else _WHO)
+        yield Action(_NO_SLEEP if sleep and sleep["freed"] < 0.01 * sleep["left"] else _WHO)
     elif failure.phase == "host":
-        yield Step(_PROCESSES)
+        yield Action(_PROCESSES)
     elif failure.form == "not-enough-free-at-start":
-        yield Step(_OLD_RUN)
+        yield Action(_OLD_RUN)
 
 
-def _directions(of: Diagnosis, failure: Failure) -> Iterator[Step]:
+def _directions(of: Diagnosis, failure: Failure) -> Iterator[Action]:
     """Yield which way the engine's share of the GPU goes, although its value is unknown."""
     ways = {_SHARE.get(failure.form) or _SHARE.get(phase, "") for phase in failure.possible}
     way = "Lower" if of.is_awake else ways.pop() if len(ways) == 1 else ""
     key = "worker.rollout.gpu_memory_utilization" if of.is_easyr1 else ENGINE_SHARE
     if way:
-        yield Step(f"{way} {key}; the log does not give its value.")
+        yield Action(f"{way} {key}; the log does not give its value.")
 
 
 def _called(of: Diagnosis, failure: Failure) -> tuple[Lever, ...]:
@@ -161,14 +161,14 @@ def _options(of: Diagnosis, own: Estimate, failure: Failure) -> Iterator[Option]
             yield Option(lever, tuple(filter(None, parts)))
 
 
-def _in_order(called: tuple[Lever, ...], of: Diagnosis, own: Estimate, failure: Failure) -> Iterator[Step]:
+def _in_order(called: tuple[Lever, ...], of: Diagnosis, own: Estimate, failure: Failure) -> Iterator[Action]:
     """Yield levers that a message calls for, without those that the estimate knows to change nothing."""
     options = [option for option in _options(of, own, failure) if option.lever in called]
     for option in sorted(options, key=lambda option: called.index(option.lever)):
         overrides = _enough(option, own, failure)
         after = _after(overrides, of, own)
         if after is None or not option.lever.phases or _sizes(after) != _sizes(own):
-            yield Step(option.lever.sentence, overrides, option.lever.cost, after)
+            yield Action(option.lever.sentence, overrides, option.lever.cost, after)
 
 
 def _sizes(own: Estimate) -> list[float]:
@@ -188,12 +188,12 @@ def _enough(option: Option, own: Estimate, failure: Failure) -> Overrides:
     return option.steps[0]
 
 
-def _ranked(of: Diagnosis, own: Estimate, failure: Failure) -> list[Step]:
+def _ranked(of: Diagnosis, own: Estimate, failure: Failure) -> list[Action]:
     """Return the levers that suffice for the phase, cheapest first; without one, those that save most."""
     size = size_in(own, failure)
     lacks = failure.sizes.get("tried", 0) - failure.sizes.get("free", 0)
     needed = max(lacks, size - (own.capacity or size), _ENOUGH * size)
-    ranked: list[tuple[tuple[float, ...], Step]] = []
+    ranked: list[tuple[tuple[float, ...], Action]] = []
     phases = {own.peak_phase.name} if failure.possible == (UNKNOWN,) else {*failure.possible}
     phases &= {phase.name for phase in own.phases}
     for lever, steps in _options(of, own, failure):
@@ -202,14 +202,14 @@ def _ranked(of: Diagnosis, own: Estimate, failure: Failure) -> list[Step]:
             saves = size - size_in(after, failure) if after else 0.0
             if saves >= needed or (overrides is steps[-1] and saves >= _LEAST * size):
                 order = (0, 0, 0) if saves >= needed else (1, lever.rank > 2, -saves)
-                ranked.append((order, Step(lever.sentence, overrides, lever.cost, after)))
+                ranked.append((order, Action(lever.sentence, overrides, lever.cost, after)))
                 break
     best = sorted(ranked, key=itemgetter(0))
-    return [step for order, step in best if order[0] == best[0][0][0]]
+    return [action for order, action in best if order[0] == best[0][0][0]]
 
 
 def _after(overrides: Overrides, of: Diagnosis, own: Estimate) -> Estimate | None:
-    """Return the estimate with a step, for sequences of the same length; None without one."""
+    """Return the estimate with an action, for sequences of the same length; None without one."""
     after = attempt(own.request.having(overrides), of.data)
     if not isinstance(after, Estimate):
         return None
