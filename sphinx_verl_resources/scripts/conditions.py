@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from .values import Text, cause_of, known, names_in, source_of
+from .values import Text, cause_of, if_known, names_in, source_of
 from .words import Expansion, is_empty, read_number, text_of
 
 _COMPARISONS = {f"-{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
@@ -84,7 +84,7 @@ class Conditions:
             return empty[0] if sign == "-z" else negated(empty[0])
         if vanishes or len(operands) != 2:
             return None
-        one, other = map(known, texts)
+        one, other = map(if_known, texts)
         if sign in {"=", "==", "!="}:
             equal = self.fits(texts[0], operands[1:])
             if single and other is not None:  # not a pattern

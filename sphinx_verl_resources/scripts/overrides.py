@@ -59,7 +59,7 @@ def add_override(settings: SettingsText, word: str, place: Location) -> None:
         remedy = "write key=value, for example data.train_batch_size=256"
         if not word.strip():
             remedy = "delete the blank after the backslash at the end of a line"
-        settings.fail(place, "wrong_value", f"{word[:80]!r} is not a setting", remedy)
+        settings.error(place, "wrong_value", f"{word[:80]!r} is not a setting", remedy)
         return
     key, text = override["key"], override["value"]
     if key.startswith("hydra."):  # settings of Hydra itself, such as its log directory
@@ -69,7 +69,7 @@ def add_override(settings: SettingsText, word: str, place: Location) -> None:
     except ValueError as error:
         message = f"{key}: the value {text[:80]!r} cannot be read: {error}"
         remedy = "close each bracket and quote, and quote text that contains them"
-        settings.fail(place, "wrong_value", message, remedy)
+        settings.error(place, "wrong_value", message, remedy)
         return
     for name, leaf in dotted_leaves({key: value}):
         settings.add(name, leaf, place)

@@ -134,7 +134,7 @@ def _read_commands(settings: SettingsText, shell: Shell, shown: str) -> None:
     if not trainings and not settings.problems:
         message = "the script has no command that trains with verl"
         hint = "expected one such as python3 -m verl.trainer.main_ppo data.train_batch_size=256"
-        settings.fail(Location(shown), "shell_syntax", message, hint)
+        settings.error(Location(shown), "shell_syntax", message, hint)
     for _, program in (trainings or programs)[:1]:
         settings.program = program
     if not trainings:
@@ -221,7 +221,7 @@ def _words(settings: SettingsText, text: str, shown: str) -> Iterator[Word]:
                 yield Word(parts, Location(shown, number, max(line.find(key), 0) + 1))
         except ValueError:
             message = "the text has a quote that is never closed"
-            settings.fail(Location(shown, number), "shell_syntax", message, "add the closing quote")
+            settings.error(Location(shown, number), "shell_syntax", message, "add the closing quote")
 
 
 def _read_yaml(text: str, shown: str) -> SettingsText:
@@ -235,5 +235,5 @@ def _read_yaml(text: str, shown: str) -> SettingsText:
             settings.add(key, value, document.key_place(tuple(key.split("."))))
     elif document.data is not None:
         hint = "write keys and values, as in data.train_batch_size: 64"
-        settings.fail(Location(shown), "wrong_type", "expected keys and values", hint)
+        settings.error(Location(shown), "wrong_type", "expected keys and values", hint)
     return settings.resolved(translated=True)

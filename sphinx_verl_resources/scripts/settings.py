@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..diagnostics import Code, Diagnostic, Location, capped, warning
 from ..strict_yaml import read_yaml
-from .values import Cause, Word, known, source_of
+from .values import Cause, Word, if_known, source_of
 
 #: ``rl`` is training with reinforcement learning; the other kinds have no run to record.
 Kind = Literal["rl", "sft", "generation", "evaluation", "conversion", "data", "script", "cluster", "other"]
@@ -110,7 +110,7 @@ class SettingsText:
         self.places[key] = place
         self.lines.setdefault(key, []).append(place.line)
 
-    def fail(self, place: Location, code: Code, message: str, remedy: str) -> None:
+    def error(self, place: Location, code: Code, message: str, remedy: str) -> None:
         """Report an error."""
         self.problems += (Diagnostic(place, code, message, remedy),)
 
@@ -213,7 +213,7 @@ def program_of(command: Sequence[Word]) -> Program | None:
     >>> program_of([Word((word,)) for word in words])[:2]
     ('verl.trainer.sft_trainer', 'sft')
     """
-    words = [known(word.text) or "" for word in command]
+    words = [if_known(word.text) or "" for word in command]
     names: dict[int, str] = {}
     for at, word in enumerate(words):
         if (at and words[at - 1] == "-m") or word.endswith(".py"):

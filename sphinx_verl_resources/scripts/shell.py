@@ -15,12 +15,12 @@ from tree_sitter import Node
 
 from ..diagnostics import Diagnostic, Location, warning
 from .conditions import Conditions, negated
-from .values import Array, Cause, Unknown, Value, Word, as_array, join_values, known, source_of, split_key
+from .values import Array, Cause, Unknown, Value, Word, as_array, if_known, join_values, source_of, split_key
 from .words import WORDS, Expansion, TooMuchError, first_error, parse, succeeds_on_gpus, text_of
 
 Variables: TypeAlias = dict[str, Value | None]
-#: A function that returns whether a branch is taken, and the statements of the branch.
-Branch: TypeAlias = tuple[Callable[[], bool | None], list[Node]]
+#: A function that returns whether an alternative is taken, and its statements.
+Alternative: TypeAlias = tuple[Callable[[], bool | None], list[Node]]
 
 _ELEMENTS = Cause("the elements of an array cannot be determined")
 #: Parts of a command that are not words.
@@ -48,8 +48,8 @@ class Command(NamedTuple):
     doubt: Cause | None = None
 
 
-class Way(NamedTuple):
-    """The variables at the end of a way through the script; ``end`` is the builtin that ends it, or empty."""
+class Branch(NamedTuple):
+    """The variables at the end of a branch; ``end`` is the builtin that ends it, or empty."""
 
     variables: Variables
     end: str = ""
@@ -75,7 +75,7 @@ class Shell:
         self._conditions = Conditions(self.expansion)
         self._bodies: dict[str, Node] = {}  # of functions, by their text: the value of the variable "NAME()"
         self._calls: dict[str, Variables] = {}  # what the local variables of each function hide
-        self._ways: dict[str, list[Way]] = {}  # those that end the function or the loop, by the builtin
+        self._branches: dict[str, list[Branch]] = {}  # those that end a function or a loop, by the builtin
         self._end = ""
         self._inside: Location | None = None  # of the command eval, for the commands in its text
         self._lines: list[bytes] = []
@@ -110,7 +110,7 @@ class Shell:
         self.skipped[place] = " ".join(text_of(node).split())
         self.expansion.lost = Cause(f"the command in line {place.line} may set any variable", place=place)
         for name in ("@", *(name for name in self.expansion.variables if name.endswith("()"))):
-            self.expansion.doubt(name, self.expansion.lost)
+            self.expansion.make_unknown(name, self.expansion.lost)
 
     # -- statements; each method returns whether the statement succeeds, None if unknown
 
@@ -122,7 +122,7 @@ class Shell:
                 break
             if node.is_named and node.type != "comment":
                 in_background = after is not None and after.type == "&"
-                status = self._way([node]).status if in_background else self._statement(node)
+                status = self._branch([node]).status if in_background else self._statement(node)
         return status
 
     def _statement(self, node: Node) -> bool | None:
@@ -132,36 +132,36 @@ class Shell:
         method: Callable[[Node], bool | None] = getattr(self, f"_{node.type}", self._skip)
         return method(node)
 
-    def _way(self, nodes: Sequence[Node]) -> Way:
-        """Follow statements on one of several ways, or in a shell of their own, and return the outcome."""
+    def _branch(self, nodes: Sequence[Node]) -> Branch:
+        """Follow the statements of a branch, or of a shell of their own, and return the outcome."""
         before = self.expansion.variables
         self.expansion.spend(len(before))
         self.expansion.variables = dict(before)
         status = self._run(nodes)
-        way = Way(self.expansion.variables, self._end, status)
+        branch = Branch(self.expansion.variables, self._end, status)
         self.expansion.variables, self._end = before, ""
-        return way
+        return branch
 
-    def _join(self, ways: list[Way], why: Cause, before: int) -> None:
-        """Go on with the variables of alternative ways; those that end the script are ignored.
+    def _join(self, branches: list[Branch], why: Cause, before: int) -> None:
+        """Go on with the variables of all branches; those that end the script are ignored.
 
         Args:
-            ways: the ways.
+            branches: the branches, of which one is taken.
             why: the cause that decides between them.
             before: the number of commands before them.
         """
-        for way in ways:
-            self._ways.get(way.end, []).append(way)
-        going = [way.variables for way in ways if not way.end]
+        for branch in branches:
+            self._branches.get(branch.end, []).append(branch)
+        going = [branch.variables for branch in branches if not branch.end]
         if not going:
-            self._end = next((way.end for way in ways if way.end != "exit"), "exit")
-            going = [way.variables for way in ways if way.end == self._end]
+            self._end = next((branch.end for branch in branches if branch.end != "exit"), "exit")
+            going = [branch.variables for branch in branches if branch.end == self._end]
         for name in dict.fromkeys(name for variables in going for name in variables):
-            values = [way[name] if name in way else self.expansion.get(name) for way in going]
+            values = [branch[name] if name in branch else self.expansion.get(name) for branch in going]
             words = sum(len(value.words) for value in values if isinstance(value, Array))
             self.expansion.spend(len(values) + 3 * words)
             self.expansion.variables[name] = join_values(name, values, why)
-        if len(ways) > 1:
+        if len(branches) > 1:
             self.commands[before:] = [command._replace(doubt=why) for command in self.commands[before:]]
 
     def _condition(self, node: Node, tested: int) -> Cause:
@@ -180,55 +180,55 @@ class Shell:
         if self._end or (status is not None and status != is_and):
             return status
         before = len(self.commands)
-        way = self._way([second])
+        without, branch = Branch(self.expansion.variables), self._branch([second])
         # The script is read for its training: it is assumed to go on.
-        ways = [way] if status is not None and way.end != "exit" else [Way(self.expansion.variables), way]
-        self._join(ways, self._condition(first, tested), before)
+        branches = [branch] if status is not None and branch.end != "exit" else [without, branch]
+        self._join(branches, self._condition(first, tested), before)
         # An unknown chain fails after a failing '&&' part and succeeds after a succeeding '||' part.
-        return way.status if status is not None or way.status == (not is_and) else None
+        return branch.status if status is not None or branch.status == (not is_and) else None
 
-    def _choose(self, branches: list[Branch], otherwise: list[Node], node: Node) -> None:
-        """Follow each branch that may be taken; its first item is a function that returns whether it is."""
+    def _choose(self, alternatives: list[Alternative], otherwise: list[Node], node: Node) -> None:
+        """Follow each alternative that may be taken."""
         tested, before = len(self._conditions.tested), len(self.commands)
-        ways: list[Way] = []
-        for decide, body in branches:
+        branches: list[Branch] = []
+        for decide, body in alternatives:
             taken = decide()
             if taken is False:
                 continue
             count = len(self._conditions.tested)
-            ways.append(self._way(body))
+            branches.append(self._branch(body))
             del self._conditions.tested[count:]
             # If the branch exits, follow the others, too: the script is read for its training.
-            if taken and ways[-1].end != "exit":
+            if taken and branches[-1].end != "exit":
                 break
         else:
-            ways.append(self._way(otherwise))
-        self._join(ways, self._condition(node, tested), before)
+            branches.append(self._branch(otherwise))
+        self._join(branches, self._condition(node, tested), before)
 
     def _if_statement(self, node: Node) -> None:
-        branches: list[Branch] = []
+        alternatives: list[Alternative] = []
         otherwise: list[Node] = []
         for clause in [node, *node.named_children]:
             if clause == node or clause.type == "elif_clause":
                 then = [child.type for child in clause.children].index("then")
                 body = [c for c in clause.children[then:] if c.type not in {"elif_clause", "else_clause"}]
-                branches.append((partial(self._run, clause.children[:then]), body))
+                alternatives.append((partial(self._run, clause.children[:then]), body))
             elif clause.type == "else_clause":
                 otherwise = clause.children
-        self._choose(branches, otherwise, node)
+        self._choose(alternatives, otherwise, node)
 
     def _case_statement(self, node: Node) -> None:
         value = node.child_by_field_name("value")
         subject = self.expansion.text(value) if value else ("",)
         self._note_devices("the device", node)
-        branches: list[Branch] = []
+        alternatives: list[Alternative] = []
         for item in (child for child in node.named_children if child.type == "case_item"):
             patterns = item.children_by_field_name("value")
             if item.child_by_field_name("fallthrough"):
                 self._skip(item)
             decide = partial(self._conditions.fits, subject, patterns)
-            branches.append((decide, [child for child in item.children if child not in patterns]))
-        self._choose(branches, [], node)
+            alternatives.append((decide, [child for child in item.children if child not in patterns]))
+        self._choose(alternatives, [], node)
 
     def _loop(self, node: Node) -> None:
         """Follow a loop, which runs any number of times: variables that it changes are unknown inside it."""
@@ -236,29 +236,29 @@ class Shell:
         why = Cause(f"the loop in line {place.line} sets it", place=place)
         variable = node.child_by_field_name("variable")
         header = text_of(node).partition("))")[0] if node.type == "c_style_for_statement" else ""
-        names = {text_of(variable)} if variable else self.expansion.doubt_changed(header)
+        names = {text_of(variable)} if variable else self.expansion.make_changed_unknown(header)
         outside, before, count = self.expansion.variables, len(self.commands), -1
         nodes = node.children_by_field_name("body")
         if node.type == "while_statement":
             nodes = [*node.children_by_field_name("condition"), *nodes]
-        ended = self._ways
-        while count < len(names):  # again with the variables that were known too well
+        ended = self._branches
+        while count < len(names):  # repeat until no further variable becomes unknown
             count = len(names)
             del self.commands[before:]
             self.expansion.variables = dict(outside)
-            self._ways = {**ended, "break": [], "continue": []}
+            self._branches = {**ended, "break": [], "continue": []}
             for name in names:
                 value = self.expansion.get(name)
                 if isinstance(value, Array):
                     self.expansion.assign(name, Array(value.words, sure=False))
                 else:
-                    self.expansion.doubt(name, why)
-            ways = [self._way(nodes), *self._ways["break"], *self._ways["continue"]]
-            changes = (item for way in ways for item in way.variables.items())
+                    self.expansion.make_unknown(name, why)
+            branches = [self._branch(nodes), *self._branches["break"], *self._branches["continue"]]
+            changes = (item for branch in branches for item in branch.variables.items())
             names |= {name for name, value in changes if (name, value) not in outside.items()}
-        self._ways = ended
-        ways = [way._replace(end="return" if way.end == "return" else "") for way in ways]
-        self._join([Way(outside), *ways], why, len(self.commands))
+        self._branches = ended
+        branches = [branch._replace(end="return" if branch.end == "return" else "") for branch in branches]
+        self._join([Branch(outside), *branches], why, len(self.commands))
 
     _for_statement = _while_statement = _c_style_for_statement = _loop
 
@@ -276,11 +276,11 @@ class Shell:
         return negated(self._run(node.named_children))
 
     def _subshell(self, node: Node) -> None:
-        self._way(node.children)
+        self._branch(node.children)
 
     def _pipeline(self, node: Node) -> None:
         for child in node.named_children:
-            self._way([child])
+            self._branch([child])
 
     def _test_command(self, node: Node) -> bool | None:
         test = [child for child in node.named_children if child.type != "comment"]
@@ -338,7 +338,7 @@ class Shell:
                 options += source_of(text)
             elif name.isidentifier():
                 values[name] = value
-            elif (known(text) or "").isidentifier():
+            elif source_of(text).isidentifier():
                 values.setdefault(source_of(text), None)
             elif text:
                 self._skip(node)
@@ -355,7 +355,7 @@ class Shell:
             self.skipped[self._place(node)] = text_of(node)
         for name in re.findall(r"\w+", text_of(node)):
             for each in {name, f"{name}()"} & {*self.expansion.variables}:
-                self.expansion.doubt(each, Cause(f"unset may unset ${name}"))
+                self.expansion.make_unknown(each, Cause(f"unset may unset ${name}"))
         return True
 
     def _note_devices(self, name: str, node: Node) -> None:
@@ -377,7 +377,7 @@ class Shell:
         status = self._statement(body) if body else None
         for child in (child for each in redirects for child in each.named_children):
             if hasattr(self, f"_{child.type}"):  # it may set variables, if the command succeeds
-                self._way([child])
+                self._branch([child])
                 self._skip(child)
         return status
 
@@ -402,7 +402,7 @@ class Shell:
         if not command.words:
             self._assign(values)
             return None
-        names = [known(word.text) for word in command.words]
+        names = [if_known(word.text) for word in command.words]
         at = next((at for at, name in enumerate(names) if name not in WORDS["prefixes"]), -1)
         name, words = names[at], command.words[at + 1 :]
         shown = " ".join(source_of(word.text) for word in command.words[at:])
@@ -413,17 +413,17 @@ class Shell:
                 self._call(name, Array(words, command.sure), values, node)
             case "true" | "false" | ":":
                 return name != "false"
-            case "exit" | "return" if name in {"exit", *self._ways}:
+            case "exit" | "return" if name in {"exit", *self._branches}:
                 self._end = name
-            case "break" | "continue" if name in self._ways and not words:
+            case "break" | "continue" if name in self._branches and not words:
                 self._end = name
             case "eval" if not values:
                 self._eval(words, node)
             case "set" | "shift" if shown.startswith("set -- ") or (name == "shift" and self._calls):
-                self.expansion.doubt("@", Cause("'set --' and 'shift' are not followed"))
+                self.expansion.make_unknown("@", Cause("'set --' and 'shift' are not followed"))
             case "read" | "mapfile" | "readarray" | "let" if command.sure and not _ATTACHED.search(shown):
                 for variable in re.findall(r"[A-Za-z_]\w*", shown):
-                    self.expansion.doubt(variable, Cause(f"${variable} is set when the script runs"))
+                    self.expansion.make_unknown(variable, Cause(f"${variable} is set when the script runs"))
             case "source" | ".":
                 self.skipped[self._place(node)] = shown.partition(" ")[2]
             case _ if _SET.fullmatch(shown) or (name == "trap" and {*names[at + 2 :]} <= {*WORDS["signals"]}):
@@ -434,7 +434,7 @@ class Shell:
                 self.commands.append(Command(command.words))
                 status = succeeds_on_gpus(" ".join(source_of(word.text) for word in command.words))
                 for variable in values if name is None else ():  # the words may vanish
-                    self.expansion.doubt(variable, _ELEMENTS)
+                    self.expansion.make_unknown(variable, _ELEMENTS)
                 if status is not None:
                     remedy = "for another device, replace the condition with its other branch"
                     place, message = self._place(node), "the device is assumed to be a GPU"
@@ -449,16 +449,16 @@ class Shell:
         if body is None or name in self._calls:
             self._skip(node)
             return
-        outside, self._ways = self._ways, {"return": []}
+        outside, self._branches = self._branches, {"return": []}
         self._calls[name] = {}
         self._assign({"@": arguments, **prefix}, local=True)
         self._statement(body)
         hidden = self._calls.pop(name)
-        ways = [*self._ways["return"], Way(self.expansion.variables, self._end)]
-        self._ways, self._end = outside, ""
-        self.expansion.spend(sum(len(way.variables) for way in ways))
-        ways = [Way({**way.variables, **hidden}, way.end.replace("return", "")) for way in ways]
-        self._join(ways, Cause(f"the function {name} returns at several places"), len(self.commands))
+        branches = [*self._branches["return"], Branch(self.expansion.variables, self._end)]
+        self._branches, self._end = outside, ""
+        self.expansion.spend(sum(len(branch.variables) for branch in branches))
+        branches = [Branch({**each.variables, **hidden}, each.end.replace("return", "")) for each in branches]
+        self._join(branches, Cause(f"the function {name} returns at several places"), len(self.commands))
 
     def _eval(self, words: Sequence[Word], node: Node) -> None:
         """Expand and follow the words of ``eval`` once more."""

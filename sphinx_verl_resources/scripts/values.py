@@ -69,10 +69,10 @@ class Array:
 Value: TypeAlias = Text | Array
 
 
-def known(text: Text) -> str | None:
-    """Return the text; None if a part of it is unknown.
+def if_known(text: Text) -> str | None:
+    """Return the text, or None if a part of it is unknown.
 
-    >>> known(("a", "b")), known(("a", Unknown("$B", Cause("…"))))
+    >>> if_known(("a", "b")), if_known(("a", Unknown("$B", Cause("…"))))
     ('ab', None)
     """
     return None if cause_of(text) else source_of(text)
@@ -100,7 +100,7 @@ def names_in(texts: Iterable[Text]) -> tuple[str, ...]:
 
 def as_array(value: Value, place: Location) -> Array:
     """Return an array unchanged, and a text as an array of one word."""
-    return value if isinstance(value, Array) else Array((Word(value, place),), known(value) is not None)
+    return value if isinstance(value, Array) else Array((Word(value, place),), if_known(value) is not None)
 
 
 def split_key(text: Text) -> tuple[str, Text]:
@@ -117,9 +117,9 @@ def split_key(text: Text) -> tuple[str, Text]:
 
 
 def join_values(name: str, values: list[Value | None], why: Cause) -> Value | None:
-    """Return the value of a variable after alternative ways, each of which leaves it with a value or unset.
+    """Return the value of a variable after several branches, each of which leaves it with a value or unset.
 
-    Where the ways differ, a text is unknown, and so is the value of each ``key=value`` in an array.
+    Where the branches differ, a text is unknown, and so is the value of each ``key=value`` in an array.
     """
     if all(value == values[0] for value in values):
         return values[0]

@@ -14,7 +14,7 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from ..diagnostics import Location
 from ..strict_yaml import read_yaml
-from .values import Array, Cause, Text, Unknown, Value, Word, as_array, cause_of, known, source_of, split_key
+from .values import Array, Cause, Text, Unknown, Value, Word, as_array, cause_of, source_of, split_key
 
 #: The maximum number of characters that a script may expand to, including a cost per step.
 MAX_TOTAL = 1_000_000
@@ -189,15 +189,15 @@ class Expansion:
             self.lost = Cause(f"the script sets ${name}")
         self.variables[name] = value
 
-    def doubt(self, name: str, why: Cause) -> None:
+    def make_unknown(self, name: str, why: Cause) -> None:
         """Make a variable unknown."""
         self.assign(name, (Unknown(f"${name}", why),))
 
-    def doubt_changed(self, source: str) -> set[str]:
+    def make_changed_unknown(self, source: str) -> set[str]:
         """Make the variables unknown that arithmetic changes, and return their names."""
         names = {first or second for first, second in _CHANGED.findall(source)}
         for name in names:
-            self.doubt(name, Cause(f"${name} is calculated when the script runs"))
+            self.make_unknown(name, Cause(f"${name} is calculated when the script runs"))
         return names
 
     # -- words
@@ -212,12 +212,12 @@ class Expansion:
             plain = "".join(str(piece.content) if piece.kind == "plain" else "\0" for piece in pieces)
             if _BRACES.search(plain):
                 pieces, self._sure = [Piece(Unknown(text_of(node), _SEVERAL), "quoted")], False
-            for run in _runs(self._split(pieces)):
-                text = self._join(run)
-                parts = (known((piece.content or "",)) or "" for piece in run if piece.kind != "quoted")
+            for word in _split_words(self._split(pieces)):
+                text = self._join(word)
+                parts = (part for part, kind, _ in word if isinstance(part, str) and kind != "quoted")
                 if (self.lost or not split_key(text)[0]) and {"*", "?"} & {*"".join(parts)}:
                     text, self._sure = (Unknown(source_of(text), _FILES),), False
-                words.append(Word(text, next((piece.place for piece in run if piece.place), place)))
+                words.append(Word(text, next((piece.place for piece in word if piece.place), place)))
         return Array(tuple(words), self._sure)
 
     def text(self, node: Node) -> Text:
@@ -319,11 +319,11 @@ class Expansion:
         match = _PARAMETER.match(source)
         if not match or (source[match.end() :] not in {"", "}"} and not match["operator"]):
             self._sure = self._sure and not re.match(r"\$\{[!#]?(?:\w+\[)?[@*]", source)
-            self.doubt_changed(re.sub(r"^[^\[:]*", "", source))
+            self.make_changed_unknown(re.sub(r"^[^\[:]*", "", source))
             yield Piece(Unknown(source, _FORM), kind)
             return
         name, index, operator = match["name"], match["index"], match["operator"] or ""
-        self.doubt_changed(index or "")
+        self.make_changed_unknown(index or "")
         value = self._lookup(name, index, source)
         missing = value is None or (operator[:1] == ":" and is_empty(value))
         if match["length"]:
@@ -348,7 +348,7 @@ class Expansion:
             yield Piece("", kind)
 
     def _operand(self, node: Node, match: re.Match[str], kind: Kind) -> Iterator[Piece]:
-        """Yield the pieces of the word after an operator; the variable is a way to set its unknown ones."""
+        """Yield the pieces of the word after an operator; unknown pieces suggest setting the variable."""
         operand = match.string[match.end() : -1]
         if node.has_error:  # the grammar lacks operands such as [a] and $(((a+b)*2)), but reads them alone
             quote = '"' if kind == "quoted" else ""
@@ -398,7 +398,7 @@ class Expansion:
     def calculate(self, node: Node) -> str | Unknown:
         """Return the value of ``$(( … ))`` or ``(( … ))``; variables that it changes become unknown."""
         source = text_of(node)
-        if self.doubt_changed(source):
+        if self.make_changed_unknown(source):
             return Unknown(source, Cause("arithmetic that changes variables is not followed"))
         try:
             return str(self._number(node))
@@ -476,16 +476,16 @@ def _literal(source: str, kind: Kind) -> Iterator[Piece]:
             yield Piece(part, "quoted" if number % 2 else kind)
 
 
-def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+def _split_words(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     """Yield the pieces of each word; empty text begins a word only if it is quoted."""
-    run: list[Piece] = []
+    word: list[Piece] = []
     for piece in (*pieces, Piece(None, "quoted")):
         if piece.content is None:
-            if run:
-                yield run
-            run = []
+            if word:
+                yield word
+            word = []
         elif piece.content or piece.kind == "quoted":
-            run.append(piece)
+            word.append(piece)
 
 
 def is_empty(value: Value) -> bool | None:
