@@ -230,8 +230,7 @@ class VerlRequirements(AnalysisDirective):
             per_gpu = self.marked(_("Per GPU (GB)"), REQUIREMENTS)
             headings = (_("List"), _("Claim"), _("GPU"), limit, per_gpu, _("GPUs needed"), _("Verdict"))
             caption = _("{model}: how many GPUs").format(model=entry.name)
-            rows = table_group(headings, self._rows(entry))
-            content.append(self.table(rows, caption, with_options=False))
+            content.append(self.table(table_group(headings, self._rows(entry)), caption, with_options=False))
         return content
 
     def _rows(self, requirement: Requirement) -> Iterator[list[Cell]]:

@@ -88,8 +88,7 @@ def waterfall(lines: Sequence[Line], title: str) -> Drawing:
         total, is_sum = line.now.total, not line.parts
         start, end = sorted((0.0 if is_sum else total - line.change, total))
         paint = "outline" if line.step else line.parts[0].category.colour if line.parts else "#808080"
-        size = gb(total if is_sum else line.change)
-        bars.append(Bar(line.label, size, [Piece(start, end, paint)], is_sum))
+        bars.append(Bar(line.label, gb(total if is_sum else line.change), [Piece(start, end, paint)], is_sum))
     return Drawing(title, bars)
 
 

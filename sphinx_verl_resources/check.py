@@ -108,6 +108,15 @@ def open_repository(name: str, shown: str) -> Repository:
 # -- checks
 
 
+class Link(NamedTuple):
+    """A link to verl's repository from a position in a data file; without a path, it is to a commit."""
+
+    document: Document
+    loc: Loc
+    ref: str
+    path: str | None
+
+
 @dataclass(eq=False)
 class Check:
     """The data directories to check, with the data that they build on.
@@ -135,25 +144,25 @@ class Check:
         return [(run, file.document) for run, file in runs if run]
 
     @cached_property
-    def links(self) -> list[tuple[Document, Loc, str, str | None]]:
-        """The links to verl's repository: file, position, commit, and path or None."""
-        references: list[tuple[Document, Loc, str, str | None]] = []
+    def links(self) -> list[Link]:
+        """The links to verl's repository."""
+        links: list[Link] = []
         for run, document in self.runs:
             if run.script:
-                references.append((document, ("script",), run.script.ref, run.script.path))
+                links.append(Link(document, ("script",), run.script.ref, run.script.path))
             for index, item in enumerate(run.evidence):
                 if item.ref:
-                    references.append((document, ("evidence", index), item.ref, item.path))
-        return references
+                    links.append(Link(document, ("evidence", index), item.ref, item.path))
+        return links
 
     @cached_property
     def commits(self) -> dict[str, str]:
         """The full names of the linked commits that are in the checkout, by the names in the links."""
-        return self.repository.commits(ref for _, _, ref, _ in self.links) if self.repository else {}
+        return self.repository.commits(link.ref for link in self.links) if self.repository else {}
 
     def problems(self) -> tuple[Diagnostic, ...]:
         """Return the problems that a build reports and those of the rules, ordered by file and line."""
-        problems = [*self.data.diagnostics_of(*self.data.parts)]
+        problems = [*self.data.diagnostics_of(*self.data.kinds)]
         for code, rule in RULES.items():
             for item in rule.find(self):
                 if not isinstance(item, Diagnostic):
@@ -347,8 +356,8 @@ def unknown_path(check: Check) -> Iterator[Finding]:
 
         script: {ref: v0.4.0, path: examples/run_qwen2_5_7b_fsdp.sh}
     """
-    files_at_refs = [link for link in check.links if link[2] in check.commits and link[3]]
-    names = [f"{check.commits[ref]}:{path}" for _, _, ref, path in files_at_refs]
+    files_at_refs = [link for link in check.links if link.ref in check.commits and link.path]
+    names = [f"{check.commits[link.ref]}:{link.path}" for link in files_at_refs]
     files = check.repository.objects(names) if check.repository else {}
     for name, (document, loc, ref, path) in zip(names, files_at_refs, strict=True):
         if name not in files:

@@ -278,14 +278,14 @@ def check(options: argparse.Namespace) -> tuple[str, int]:
     errors = sum(problem.is_error for problem in problems)
     code = int(bool(errors or (options.strict and problems)))
     if options.format == "json":
-        return json.dumps([_plain(problem) for problem in problems], indent=2), code
+        return json.dumps([_json_object(problem) for problem in problems], indent=2), code
     report(problems)
     counts = {"run": len(check.files(dataset.RUNS)), "error": errors, "warning": len(problems) - errors}
     shown = ", ".join(printable(directory.shown) for directory in check.directories)
     return f"{shown}: {', '.join(counted(number, word) for word, number in counts.items())}", code
 
 
-def _plain(problem: Diagnostic) -> dict[str, Any]:
+def _json_object(problem: Diagnostic) -> dict[str, Any]:
     place, level, code = problem.place, problem.severity.name, f"verl.{problem.code}"
     where = {"path": place.path, "line": place.line, "column": place.column, "level": level, "code": code}
     return {**where, "message": problem.named_message, "hint": problem.remedy}
@@ -338,8 +338,7 @@ def table(options: argparse.Namespace) -> tuple[str, int]:
     runs = selection.select_runs(data, sizes, filters, sort)
     if not sort:
         runs.sort(key=lambda run: sizes.index(run.size))
-    columns = options.columns or PAGE_COLUMNS
-    return runs_text(runs, columns, options.format), code
+    return runs_text(runs, options.columns or PAGE_COLUMNS, options.format), code
 
 
 # -- schema

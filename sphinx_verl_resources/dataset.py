@@ -32,7 +32,7 @@ DATA_NAMES = frozenset({RUNS, CASES, *REGISTRIES})
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file: its path, its name for the user, and its bytes (at most one more than allowed)."""
+    """A file: its path, its name in messages, and its content (one byte over the limit if it is larger)."""
 
     path: Path
     shown: str
@@ -45,7 +45,7 @@ class DataFile:
 
 
 class Directory(NamedTuple):
-    """A data directory and its name for the user."""
+    """A data directory and its name in messages."""
 
     path: Path
     shown: str
@@ -73,8 +73,7 @@ def refuse_leading_out(path: Path, directory: Path) -> None:
         OSError: the path leads out of the directory.
     """
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory)):
-        reason = "the link points outside the data directory and was not followed"
-        raise OSError(0, reason, str(path))
+        raise OSError(0, "the link points outside the data directory and was not followed", str(path))
 
 
 def refuse_link_in_data(path: Path) -> None:
@@ -137,12 +136,12 @@ class Dataset:
     and cases extend and override the bundled ones. Directories are read once, even if given twice.
 
     Attributes:
-        parts: the kinds of records.
+        kinds: the kinds of records.
         files: the files by folder or name, ordered by directory, then by name.
-        problems: the problems of each part that was loaded; ``files`` has those of reading.
+        problems: the problems of each kind that was loaded; ``files`` has those of reading.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ("gpus", "architectures", "config_keys", "runs", "analysis")
+    kinds: ClassVar[tuple[str, ...]] = ("gpus", "architectures", "config_keys", "runs", "analysis")
 
     def __init__(self, configured: Iterable[Directory] = (), missing: Location | None = None) -> None:
         """Read all files.
@@ -158,7 +157,7 @@ class Dataset:
         for directory in configured:
             what = f"the data directory {directory.shown!r} cannot be used"
             remedy = f"name a folder that contains {RUNS}/ or gpus.yaml, relative to that of conf.py"
-            with self._noted(missing or Location(""), what, remedy):
+            with self._note_errors(missing or Location(""), what, remedy):
                 if DATA_NAMES.isdisjoint(path.name for path in directory.path.iterdir()):
                     raise OSError(0, "it contains no data")
                 own.setdefault(os.path.realpath(directory.path), directory)
@@ -169,20 +168,19 @@ class Dataset:
             self._read(directory, directory.path)
 
     @contextmanager
-    def _noted(self, place: Location, what: str, remedy: str) -> Iterator[None]:
+    def _note_errors(self, place: Location, what: str, remedy: str) -> Iterator[None]:
         """Note why a file or directory cannot be read."""
         try:
             yield
         except (OSError, ValueError) as error:  # a name with a null character is a wrong value
             reason = getattr(error, "strerror", error)
-            problem = Diagnostic(place, "file_unreadable", f"{what}: {reason}", remedy)
-            self.problems["files"].append(problem)
+            self.problems["files"].append(Diagnostic(place, "file_unreadable", f"{what}: {reason}", remedy))
 
     def _read(self, directory: Directory, path: Path, without: str = "") -> None:
         """Read a whole directory, or one folder or file of it; note each file that is left out."""
         name = path.relative_to(directory.path).as_posix()
         shown, folder = Path(directory.shown, name).as_posix(), name.rpartition("/")[0]
-        with self._noted(Location(shown), "cannot be read", "check it, or delete it"):
+        with self._note_errors(Location(shown), "cannot be read", "check it, or delete it"):
             is_data = name in (".", RUNS, CASES, *REGISTRIES) or (folder and path.suffix == ".yaml")
             if is_data and path.is_symlink():
                 refuse_leading_out(path, directory.path)
@@ -207,9 +205,9 @@ class Dataset:
         files = [(file.shown, file.content) for files in self.files.values() for file in files]
         return hashlib.sha256(repr((files, self.problems["files"])).encode()).hexdigest()
 
-    def diagnostics_of(self, *parts: str) -> tuple[Diagnostic, ...]:
-        """Load parts, and return their problems; those of runs include files and registries."""
-        needed = {*parts, "files", "gpus", "architectures"} if "runs" in parts else {*parts}
+    def diagnostics_of(self, *kinds: str) -> tuple[Diagnostic, ...]:
+        """Load kinds of records, and return their problems; those of runs include files and registries."""
+        needed = {*kinds, "files", "gpus", "architectures"} if "runs" in kinds else {*kinds}
         for name in needed:
             getattr(self, name)
         return tuple(sorted(problem for name in needed for problem in self.problems[name]))

@@ -85,7 +85,7 @@ class Directive(SphinxDirective):
     option_spec: ClassVar = defaultdict(lambda: directives.unchanged, name=directives.unchanged)
 
     def run(self) -> list[nodes.Node]:
-        """Load the class of the directive, become one, and run."""
+        """Load the directive's class, change to it, and run."""
         is_estimate = not self.arguments or not {"run", "model"}.isdisjoint(self.options)
         kind = ESTIMATE if self.name == "verl-memory" and is_estimate else DIRECTIVES[self.name]
         self.__class__ = load(kind)
@@ -173,7 +173,7 @@ def stamp_file(app: Sphinx) -> Path:
 
 
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Complete forms."""
+    """Write the forms on a page as HTML."""
     if VerlDomain.of(app.env).may_show(docname, "files"):
         load(ROOMS["form"])(app, doctree, docname)
 
@@ -182,8 +182,7 @@ def add_assets(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Add the style sheet and the scripts to a page of ours."""
-    domain = VerlDomain.of(app.env)
-    if doctree is None or not domain.may_show(pagename):
+    if doctree is None or not VerlDomain.of(app.env).may_show(pagename):
         return
     app.add_css_file(STYLE_SHEET)
     html = "".join(node.astext() for node in doctree.findall(nodes.raw))

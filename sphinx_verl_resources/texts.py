@@ -106,7 +106,7 @@ def _evidence(item: Evidence, links: Links) -> Piece:
     return f"{item.kind} {item.ref[:9]}", links.commit(item.ref)
 
 
-def _measured(run: Run, _links: Links) -> list[Piece]:
+def _measurement_pieces(run: Run, _links: Links) -> list[Piece]:
     """Return the measured figures with their headings."""
     figures = [(_(each.heading), each.text(run)) for each in FIELDS if each.name.startswith("measured.")]
     form, empty = _("{title}: {text}"), ("", "not-stated")
@@ -119,7 +119,7 @@ _PIECES: Mapping[str, Callable[[Run, Links], list[Piece]]] = {
     "kind": lambda run, _links: [(_with_word("", run), None)],
     "script": _script,
     "versions": lambda run, _links: [(f"{name} {text}", None) for name, text in run.versions or () if text],
-    "measured": _measured,
+    "measured": _measurement_pieces,
     "evidence": lambda run, links: [_evidence(item, links) for item in run.evidence],
     "contributor": lambda run, _links: (
         [(run.contributor.name, run.contributor.url)] if run.contributor else []
@@ -140,7 +140,7 @@ def runs_text(runs: Iterable[Run], columns: Sequence[str], form: str) -> str:
     """
     fields = [field_named(name) for name in columns]
     if form == "json":
-        values = [{each.name: _plain(each.value(run)) for each in fields} for run in runs]
+        values = [{each.name: _json_value(each.value(run)) for each in fields} for run in runs]
         return json.dumps(values, indent=2)
     headings = [field.heading for field in fields]
     cells = [run_cells(run, columns, Links()) for run in runs]
@@ -159,7 +159,7 @@ def runs_text(runs: Iterable[Run], columns: Sequence[str], form: str) -> str:
     return tabulate(rows[1:], rows[0], tablefmt="simple" if form == "plain" else form, disable_numparse=True)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value for JSON: numbers as numbers, null if nothing is recorded."""
     return value if value is None or isinstance(value, (bool, int, float)) else as_text(value)
 

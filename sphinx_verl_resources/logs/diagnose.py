@@ -85,7 +85,7 @@ def diagnose(options: argparse.Namespace) -> tuple[str, int]:
     report([*arguments.registry_problems(data), *problems])
     code = 0 if diagnosis.failure else 1
     if options.format == "json":
-        return json.dumps(_plain(diagnosis), indent=2), code
+        return json.dumps(_json_object(diagnosis), indent=2), code
     return diagnosis_text(diagnosis, arguments.screen_width(), verbose=options.verbose), code
 
 
@@ -108,7 +108,7 @@ def _request(log: Log, question: Query, script: SettingsText) -> Request:
     )
 
 
-def _plain(diagnosis: Diagnosis) -> dict[str, Any]:
+def _json_object(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return a diagnosis for programs, with sizes in GiB."""
     failure, request, own = diagnosis.failure, diagnosis.request, diagnosis.estimate
     count = request.gpus or (own.settings.gpus + own.settings.other_gpus if own else None)

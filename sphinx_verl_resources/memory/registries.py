@@ -248,7 +248,7 @@ def capacity_range(memory_gb: float) -> tuple[float, float]:
 class EstimatorContext(Dataset):
     """The dataset, with all that estimates are computed from."""
 
-    parts = (*Dataset.parts, "accuracy", "cases")
+    kinds = (*Dataset.kinds, "accuracy", "cases")
 
     @cached_property
     def architectures(self) -> Registry[Architecture]:
