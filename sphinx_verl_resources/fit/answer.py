@@ -184,7 +184,7 @@ class Answer:
         prompt, budget = int(settings.lengths.limit) - response, micro.tokens if self.best.fits else 0
         most = settings.positions or estimate.shape.architecture.positions_of(request.model)
         if not settings.rollout.separate:
-            most = int(min(most, self.best.cache[0]))
+            most = int(min(most, self.best.kv_cache_tokens[0]))
 
         def having(tokens: int) -> Mapping[str, Any]:
             sequence = math.ceil((prompt + tokens) / micro.sharers)

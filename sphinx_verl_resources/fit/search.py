@@ -110,15 +110,15 @@ class Layout:
         return tuple(part for part, is_on in zip(OFFLOADED, parts, strict=True) if is_on)
 
     @property
-    def cache(self) -> tuple[float, float]:
-        """The tokens that fit into the rollout engine's KV cache, and the tokens that it must hold."""
+    def kv_cache_tokens(self) -> tuple[float, float]:
+        """The KV cache in tokens: what the engine has room for, and what it needs."""
         shape, settings = self.estimate.shape, self.estimate.settings
         return cache_tokens(shape, settings), needed_cache_tokens(shape, settings)
 
     @property
     def starts(self) -> bool:
         """True if the KV cache is large enough for the rollout engine to start."""
-        room, needed = self.cache
+        room, needed = self.kv_cache_tokens
         return room >= needed
 
     @property

@@ -61,13 +61,13 @@ MOST = 3
 
 
 class Line(NamedTuple):
-    """A thing to say about an answer.
+    """One titled paragraph about an answer.
 
     Attributes:
         name: its key, the same in every language: verdict, model, measured, ran, reported, claimed,
             contested, layout, offloaded, host, sure, release, speed, assumed.
         title: its title; empty for the reason of the verdict, which follows the verdict's own label.
-        text: its sentences; ``{runs}`` stands where the names of ``runs`` go.
+        text: its sentences; ``{runs}`` is replaced by the names of ``runs``.
         runs: the recorded runs that it names.
     """
 
@@ -137,7 +137,7 @@ def why(layout: Layout, reason: str) -> str:
         return text.format(settings="; ".join(estimate.undecided))
     if estimate.capacity is None:
         return _("The memory of the GPU is unknown.")
-    shown, tokens, (cache, needed) = credible(estimate), estimate.fits_up_to_tokens or 0, layout.cache
+    shown, tokens, (room, needs) = credible(estimate), estimate.fits_up_to_tokens or 0, layout.kv_cache_tokens
     if estimate.ran and estimate.high > estimate.capacity:
         key = "bounded" if shown else "ran"
     texts = [_(REASONS[key])]
@@ -148,7 +148,7 @@ def why(layout: Layout, reason: str) -> str:
     if shown and shown is not estimate:  # then it is for sequences of this mean
         texts.append(_("The figures below are for a mean of {tokens} tokens per sequence."))
     sizes = {name: whole(getattr(estimate, name)) for name in ("peak", "low", "high", "capacity")}
-    counts = {"tokens": two_digits(tokens), "room": two_digits(cache), "needed": f"{int(needed):,}"}
+    counts = {"tokens": two_digits(tokens), "room": two_digits(room), "needed": f"{int(needs):,}"}
     return in_a_row(*texts).format(**sizes, **counts)
 
 

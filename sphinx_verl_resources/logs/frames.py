@@ -85,7 +85,7 @@ def is_driver_task(text: str) -> bool:
 
 
 def phases_of(frames: Sequence[Frame], *, is_whole: bool) -> Phases:
-    """Return the phases in which a traceback may end: the deepest function that means something decides.
+    """Return the phases in which a traceback may end, by its deepest recognized function.
 
     Args:
         frames: its frames, outermost first.
@@ -98,18 +98,18 @@ def phases_of(frames: Sequence[Frame], *, is_whole: bool) -> Phases:
     >>> phases_of(update[1:], is_whole=False).names
     ('update-backward', 'critic-backward')
     """
-    role = part = of_role = of_part = ""
+    role = part = role_file = part_file = ""
     for frame in frames:
         meaning = _meaning(frame.file, frame.function)
         if meaning in _PARTS and (part != "backward" or meaning == "optimizer"):
-            part, of_part = meaning, frame.file
+            part, part_file = meaning, frame.file
         elif meaning and meaning not in (*_PARTS, *_KEEPS.get(role, ())):
-            role, of_role, part, of_part = meaning, frame.file, "", ""
+            role, role_file, part, part_file = meaning, frame.file, "", ""
     if not role and part == "optimizer":
         match = re.search(r"(?:dp|megatron)_(actor|critic)\.py", " ".join(frame.file for frame in frames))
         role = match[1] if match else ""
-    names = _names(role, part, of_role, is_whole)
-    how = "task" if {of_role, of_part} <= {TASK, ""} else "traceback"
+    names = _names(role, part, role_file, is_whole)
+    how = "task" if {role_file, part_file} <= {TASK, ""} else "traceback"
     return Phases(names, how if len(names) == 1 else "")
 
 

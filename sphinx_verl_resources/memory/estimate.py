@@ -56,7 +56,7 @@ class AnyEstimate:
         capacity: bytes that the GPU offers to programs; None if unknown. If only its nominal memory is known,
             the least that GPUs of this size offer.
         most_capacity: the most that they offer; None if the capacity is known.
-        counted_besides: bytes of a rollout engine's pool that PyTorch counts too.
+        pool_in_torch_peak: bytes of a rollout engine's pool that PyTorch counts too.
         undecided: unknown settings that decide memory, each with a reason; with any of them, no figure is
             valid.
         unsupported: settings that the estimate ignores, each with a reason.
@@ -72,7 +72,7 @@ class AnyEstimate:
     errors: tuple[float, float]
     capacity: float | None
     most_capacity: float | None = None
-    counted_besides: float = 0.0
+    pool_in_torch_peak: float = 0.0
     undecided: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     ran: bool = False
@@ -98,12 +98,12 @@ class AnyEstimate:
 
     @cached_property
     def high(self) -> float:
-        """The high end of the peak."""
+        """The high end of the peak's range."""
         return ABOVE.value + _end(self.phases, self.errors[0], ENGINE_MOST)
 
     @cached_property
     def low(self) -> float:
-        """The low end of the peak."""
+        """The low end of the peak's range."""
         return _end(self.least, -self.errors[0], ENGINE_LEAST) - BELOW.value
 
     @property
@@ -113,14 +113,14 @@ class AnyEstimate:
         If the training process runs the rollout engine (vLLM before v0.7.1), PyTorch also counts the pool of
         the sleeping engine, although its memory is free: the figure can exceed the GPU's memory.
         """
-        return self.counted_besides + max(phase.counted for phase in self.phases)
+        return self.pool_in_torch_peak + max(phase.counted for phase in self.phases)
 
     @property
     def torch_peak_range(self) -> tuple[float, float]:
         """Both ends of the range of ``torch_peak``."""
         low, high = (max(phase.counted for phase in phases) for phases in (self.least, self.phases))
-        besides = self.counted_besides
-        return besides + low * (1 - self.errors[1]), besides + high * (1 + self.errors[1])
+        pool = self.pool_in_torch_peak
+        return pool + low * (1 - self.errors[1]), pool + high * (1 + self.errors[1])
 
     def of_phase(self, *names: str) -> AnyEstimate:
         """Return the estimate of some phases alone; the whole estimate if it has none of them."""
@@ -196,7 +196,7 @@ class Estimate(AnyEstimate):
             settings=settings,
             phases=tuple(phase.with_engine(self.shape, settings) for phase in self.phases),
             capacity=capacity if self.capacity else None,
-            counted_besides=size_of(vllm_pool_in_torch_peak(settings)),
+            pool_in_torch_peak=size_of(vllm_pool_in_torch_peak(settings)),
         )
 
     @cached_property
@@ -268,7 +268,7 @@ def estimate(request: Request, registries: EstimatorContext) -> Estimate:
         errors=errors_of(kind, registries),
         capacity=settings.capacity if settings.capacity_known else None,
         most_capacity=most,
-        counted_besides=size_of(vllm_pool_in_torch_peak(settings)),
+        pool_in_torch_peak=size_of(vllm_pool_in_torch_peak(settings)),
         undecided=settings.undecided,
         unsupported=unsupported,
         version=settings.version,
@@ -310,7 +310,7 @@ def kind_of(shape: Shape, settings: Settings) -> str:
 
 
 def errors_of(kind: str, registries: EstimatorContext) -> tuple[float, float]:
-    """Return the errors of a kind of run, see ``AnyEstimate``; the worst known ones if they are unknown."""
+    """Return the errors of a kind of run, see ``AnyEstimate``; for an unlisted kind, the largest of all."""
     own = registries.accuracy.get(kind)
     pairs = [(entry.error, entry.counter_error) for entry in ([own] if own else registries.accuracy)]
     error, counter_error = zip(*pairs or [(1.0, 1.0)], strict=True)

@@ -68,7 +68,7 @@ def layer_bytes(shape: Shape, megatron: Megatron) -> Mapping[bool, LayerBytes]:
     Tensor parallelism divides matrices, and sequence parallelism divides tokens. Experts receive as many
     tokens from other GPUs as their GPU sends.
     """
-    architecture, sequence = shape.architecture, _sequence_sharers(megatron)
+    architecture, sequence = shape.architecture, _sequence_parallel_size(megatron)
     mla, unfused = architecture.mla, megatron.fused_activation is False
     kept = _KEPT + (" + 2q + 2k + 4a + 4g" if architecture.qk_norm else "")
     if megatron.context > 1 and megatron.all_to_all_attention:
@@ -90,7 +90,8 @@ def layer_bytes(shape: Shape, megatron: Megatron) -> Mapping[bool, LayerBytes]:
     return formulas
 
 
-def _sequence_sharers(megatron: Megatron) -> int:
+def _sequence_parallel_size(megatron: Megatron) -> int:
+    """Return the number of GPUs among which sequence parallelism divides a sequence; 1 without it."""
     return megatron.tensor if megatron.sequence_parallel else 1
 
 
@@ -198,7 +199,7 @@ class MegatronRole:
         if megatron.recompute:
             layers = sum(count for _, count in self._layers)
             inputs = {"tokens": tokens, "hidden size": hidden, "layers": layers, _IN_FLIGHT: self._in_flight}
-            sharers = _sequence_sharers(megatron)
+            sharers = _sequence_parallel_size(megatron)
             saved = states + self._one(Kind.LAYER_INPUTS, inputs, 2, sharers)
             # The kept inputs include that of the first recomputed layer.
             width = max(layer.backward + layer.saved for layer, _ in self._layers) - 2 * hidden / sharers
@@ -284,7 +285,7 @@ class MegatronRole:
         It is not divided: ``get_global_memory_buffer`` in megatron/core/parallel_state.py. A critic gathers
         the outputs of its head: ``LinearForLastLayer`` in verl/models/mcore/bridge.py:33 at 1dda039b9.
         """
-        if not self.has_head or _sequence_sharers(self.role.megatron) == 1:
+        if not self.has_head or _sequence_parallel_size(self.role.megatron) == 1:
             return ()
         return self._one(Kind.GATHER_BUFFER, {"tokens": tokens, "hidden size": self.shape.hidden}, 2)
 

@@ -172,7 +172,7 @@ def peak_above_capacity(check: Check) -> Iterator[Finding]:
             continue
         outcome, pool = attempt(request_of_run(run, check.data), check.data), 0.0
         if measured.counter != "device" and isinstance(outcome, Estimate):
-            pool = outcome.counted_besides
+            pool = outcome.pool_in_torch_peak
         if measured.gib * GIB > capacity + pool:
             has = f"{run.gpus} has {gib_number(capacity)} GiB per GPU"
             message = f"the measured peak is {measured.gib:g} GiB, but {has}"

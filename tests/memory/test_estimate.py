@@ -27,7 +27,7 @@ def estimate_of(error, capacity=None, least=(ROLLOUT, UPDATE), **others):
         kind="fsdp",
         errors=(error, error / 2),
         capacity=capacity,
-        counted_besides=3 * GIB,
+        pool_in_torch_peak=3 * GIB,
         **others,
     )
 
