@@ -144,6 +144,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def schema_text(model: type[BaseModel]) -> str:
     """Return the JSON Schema of a model in draft-07, the newest that YAML language servers support."""
-    whole = model.model_json_schema(ref_template="#/definitions/{model}")
-    whole["definitions"] = whole.pop("$defs")
-    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **whole}, indent=2) + "\n"
+    own = model.model_json_schema(ref_template="#/definitions/{model}")
+    own["definitions"] = own.pop("$defs")
+    about = {"$comment": f"Written by verl-resources schema from {model.__module__}.{model.__name__}."}
+    return json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", **about, **own}, indent=2) + "\n"
