@@ -5,7 +5,7 @@
 - ``search``: ways to distribute a run over its GPUs, the verdict on each, and the best one.
 - ``levers``: settings that save memory. ``changes``: those that make a run fit.
 - ``answer``: the decision from all of these. ``fewest``: the fewest GPUs for a model.
-- ``words``: the sentences about an answer, and its bars. ``command``: verl's command line.
+- ``words``: the sentences about an answer. ``bars``: its phases. ``command``: verl's command line.
 - ``terminal``, ``results``: answers as text, and for programs.
 - ``directives``, ``form``: answers on pages, the form, and the answers that its script looks up.
 """
