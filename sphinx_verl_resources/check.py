@@ -178,7 +178,7 @@ class Rule(NamedTuple):
     find: Callable[[Check], Iterable[Finding]]
 
 
-#: All rules by code, in the order of the documentation; rooms add theirs.
+#: All rules by code, in the order of the documentation; higher layers add theirs.
 RULES: dict[Code, Rule] = {}
 Find = TypeVar("Find", bound="Callable[[Check], Iterable[Finding]]")
 

@@ -36,7 +36,7 @@ COMMANDS = {
     "new": "logs.new", "check": "commands", "table": "commands", "export": "fit.commands",
     "estimate": "fit.commands", "plan": "fit.commands", "diagnose": "logs.diagnose", "schema": "commands",
 }  # fmt: skip
-#: The modules with rules of the rooms, which register themselves.
+#: The modules of higher layers with rules, which register themselves.
 RULE_MODULES = ("memory.rules", "scripts.rules", "speed.rules")
 
 

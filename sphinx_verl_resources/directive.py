@@ -100,7 +100,7 @@ class VerlDirective(SphinxDirective):
         """Return the content, or a box for each problem."""
         self.given, self.problems = {}, []
         self.domain = VerlDomain.of(self.env)
-        #: The records: a ``Dataset``, or the kind that rooms have made of it.
+        #: The records: a ``Dataset``, or the kind that higher layers have made of it.
         self.data = self.domain.records
         self._read_options()
         self.domain.use(*self.reads)

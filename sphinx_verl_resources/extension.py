@@ -47,7 +47,7 @@ DIRECTIVES = {
 }
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "fit.directives:VerlEstimate"
-#: What rooms add to the core: details of a run, the address of its issue, the kind of data, and the form.
+#: What higher layers add to the core: details of a run, the address of its issue, the data and the form.
 ROOMS = {
     "details": "fit.directives:details_of",
     "issue": "logs.run_file:form_address",

@@ -135,7 +135,7 @@ def _words(runs: int) -> dict[str, str]:
         "unfold": _("Show all {total} runs"),
         "fold": _("Show only those that ran or are RECOMMENDED"),
         "none": _("No run matches."),
-        "unknown": _("Unknown filters in the address: {asked}."),
+        "unknown": _("Unknown filters in the address: {filters}."),
         "copyLink": _("Copy the link to this run"),
         "copy": _("Copy"),
         "copied": _("Copied"),

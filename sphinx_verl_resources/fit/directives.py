@@ -200,7 +200,7 @@ class VerlEstimate(VerlDirective):
         name, model, (count, gpu), version, *_others = self.values.values()
         if name:
             if self.content or {"model", "gpus", "verl-version"} & self.given.keys():
-                message = "the file of the run has model, GPUs, release and settings"
+                message = "a recorded run already sets model, GPUs, release and settings"
                 raise NoAnswerError.because(message, "remove them here, or remove :run:")
             return answer_run(recorded_run(self.data, name), self.data)
         if not (model and count and gpu):

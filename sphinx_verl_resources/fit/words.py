@@ -187,7 +187,10 @@ def _evidence(answer: Answer) -> Iterator[Line]:
 def _sure(answer: Answer) -> Line:
     """Return the errors of estimates of this kind, and whether there is no run that is comparable."""
     known, smallest = answer.accuracy, answer.undercuts
-    text = _("Not measured. Of other runs, mostly fine-tuning, nine in ten were at most {error} % off.")
+    text = _(
+        "This kind of run was not measured. For other kinds, mostly fine-tuning, nine in ten estimates were "
+        "at most {error} % off."
+    )
     text = text.format(error=round(100 * answer.best.estimate.errors[0]))
     if known:
         text = plural(
@@ -199,10 +202,11 @@ def _sure(answer: Answer) -> Line:
         mean, worst = round(100 * known.mean_error), round(100 * known.worst_error)
         sources = plural("one source", "{count} sources", known.sources).format(count=known.sources)
         text = text.format(**{**vars(known), "sources": sources}, mean=mean, worst=worst)
-    more = "" if answer.evidence else _("No recorded run like this had as few GPUs and as long sequences.")
+    more = _("No comparable run used this few GPUs of this size with sequences this long.")
+    more = "" if answer.evidence else more
     if smallest:
-        more = _("No comparable run on known GPUs had so little memory; the smallest is {runs}.")
-    return Line("sure", _("How sure"), in_a_row(text, more), (smallest,) if smallest else ())
+        more = _("No comparable run on known GPUs used this little GPU memory; the smallest is {runs}.")
+    return Line("sure", _("Accuracy"), in_a_row(text, more), (smallest,) if smallest else ())
 
 
 # -- recorded runs
@@ -251,7 +255,7 @@ def _speed(answer: Answer, group: Iterable[Gpu]) -> Iterator[Line]:
     if answer.request.gpu and not answer.own and answer.verdict != "does-not-fit":
         speed = answer.speed(group)
         text = speed.sentence if speed else _("No run of this kind has a recorded speed.")
-        yield Line("speed", _("How fast"), text, (speed.timed.run,) if speed else ())
+        yield Line("speed", _("Speed"), text, (speed.timed.run,) if speed else ())
 
 
 def _release(answer: Answer) -> Iterator[Line]:

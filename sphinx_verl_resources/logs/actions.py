@@ -63,7 +63,7 @@ _WHO = (
     "See with nvidia-smi during training who holds the memory that PyTorch does not: an engine that does not "
     "sleep, or a process of an earlier run. Smaller micro-batches do not help."
 )
-_PROCESSES = "See in Ray's table of processes, in the log, or in top, which process holds most host memory."
+_PROCESSES = "Find the process that holds most host memory, in Ray's table of processes in the log or in top."
 _OLD_RUN = "Stop processes of earlier runs; nvidia-smi lists them."
 
 

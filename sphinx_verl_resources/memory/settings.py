@@ -58,7 +58,7 @@ def training_gpus(reader: Reader) -> tuple[int, int]:
         return nodes * each, nodes
     stated = [reader.is_set(key) for key in TRAINER_GPUS]
     if all(stated):
-        message = f"{nodes} nodes × {each} GPUs contradict the {gpus} GPUs given: {gpus} is used"
+        message = f"{nodes} nodes × {each} GPUs differ from the {gpus} GPUs given; the estimate uses {gpus}"
         reader.warning(TRAINER_GPUS[1], message, "correct one of the two")
     return gpus, nodes if stated == [True, False] and not gpus % nodes else math.ceil(gpus / each)
 

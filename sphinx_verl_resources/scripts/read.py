@@ -114,7 +114,7 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
         from .shell import Shell  # it needs the packages of the extra
     except ModuleNotFoundError as error:
         message = f"reading a launch script needs the package {error.name}, which is not installed"
-        remedy = 'run pip install "sphinx-verl-resources[scripts]", or give the settings as YAML or KEY=VALUE'
+        remedy = 'install the extra "scripts" of the package, or give the settings as YAML or KEY=VALUE'
         raise NoAnswerError(Diagnostic(Location(shown), "file_unreadable", message, remedy)) from None
     settings = SettingsText()
     shell = Shell(shown, environment)

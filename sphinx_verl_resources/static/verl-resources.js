@@ -99,7 +99,7 @@
     const isPart = isFiltered() || (folded.size && folded.size < more.size);
     const sentences = [fill(isPart ? words.some : folded.size ? words.folded : words.all, count)];
     if (!count.shown) sentences.push(words.none);
-    if (unknown.length) sentences.push(fill(words.unknown, { asked: unknown.join(', ') }));
+    if (unknown.length) sentences.push(fill(words.unknown, { filters: unknown.join(', ') }));
     // Screen readers announce every change, even to the same text.
     if (status.textContent === sentences.join('')) return;
     status.replaceChildren(...sentences.map((text) => make('span', { textContent: text })));

@@ -126,7 +126,7 @@ def test_offloading_and_the_host_limit_are_always_said():
         (7, "Checked against 7 measurements of this kind (fsdp: x; y), 5 set-ups from 4 sources: 8 % off on average, "
             "at most 16 %; 3 needed more than computed."),
         (1, "Checked against one measurement of this kind (fsdp: x; y): 8 % off."),
-        (0, "Not measured. Of other runs, mostly fine-tuning, nine in ten were at most 19 % off."),
+        (0, "This kind of run was not measured. For other kinds, mostly fine-tuning, nine in ten estimates were at most 19 % off."),
     ],
 )  # fmt: skip
 def test_how_sure_it_is(ask, cases, text):
@@ -138,15 +138,15 @@ def test_how_sure_it_is(ask, cases, text):
     )
     own, smallest = ask(), DATA.runs["qwen2-7b-grpo-2xh800"]
     vars(own)["accuracy"] = known
-    assert sentences(own)["sure"] == f"How sure: {text}"
+    assert sentences(own)["sure"] == f"Accuracy: {text}"
     vars(own)["evidence"] = ()
     assert (
         sentences(own)["sure"]
-        == f"How sure: {text} No recorded run like this had as few GPUs and as long sequences."
+        == f"Accuracy: {text} No comparable run used this few GPUs of this size with sequences this long."
     )
     vars(own)["undercuts"] = smallest
-    more = "No comparable run on known GPUs had so little memory; the smallest is Qwen2-7B, GRPO on 2×H800."
-    assert sentences(own)["sure"] == f"How sure: {text} {more}"
+    more = "No comparable run on known GPUs used this little GPU memory; the smallest is Qwen2-7B, GRPO on 2×H800."
+    assert sentences(own)["sure"] == f"Accuracy: {text} {more}"
 
 
 def test_sequences_beyond_the_positions_of_the_model_are_not_green():

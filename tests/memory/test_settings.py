@@ -121,7 +121,7 @@ WARNINGS = [
     ({**LORA, "model.target_modules": ["query"]}, "model.target_modules", "no module 'query'"),
     ({**GAE, "critic.model.lora_rank": 8, "critic.model.target_modules": ["query"]}, "critic.model.target_modules", "no module 'query'"),
     ({**MEGATRON, **LORA}, "model.lora_rank", "Megatron ignores this key"), ({"rollout.n": "${other}"}, "rollout.n", "refers to another setting: verl's default is used"),
-    ({NODES: 3, EACH: 3}, EACH, "3 nodes × 3 GPUs contradict the 8"),
+    ({NODES: 3, EACH: 3}, EACH, "3 nodes × 3 GPUs differ from the 8"),
 ]  # fmt: skip
 
 

@@ -116,8 +116,8 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (["new", "--script", "run.sh", "--dry-run"], 1, "which is not installed; run pip install "),
-        (["estimate", "--script", "run.sh", "--gpus", "8xH100"], 2, '"sphinx-verl-resources[scripts]"'),
+        (["new", "--script", "run.sh", "--dry-run"], 1, "not installed; install the extra"),
+        (["estimate", "--script", "run.sh", "--gpus", "8xH100"], 2, 'install the extra "scripts" of'),
         (["estimate", "--settings", "a.yaml", "--gpus", "8xH100", "data.max_response_length=64"], 0, ""),
     ],
 )

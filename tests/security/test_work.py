@@ -13,7 +13,7 @@ BANNED = {
     "eval", "exec", "compile", "__import__", "system", "popen", "Popen", "run_path", "import_module", "loads", "unsafe_load", "full_load",
     "load_all", "safe_load", "spawn", "fork", "check_output", "check_call", "subprocess", "pickle", "marshal", "shelve",
 }  # fmt: skip
-#: JSON and regular expressions; git, the only program; and the rooms of the package, by names in the source.
+#: JSON and regular expressions; git, the only program; and modules of the package, by names in the source.
 ALLOWED = {
     ("", "re.compile"),
     ("", "json.loads"),

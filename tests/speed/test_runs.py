@@ -119,7 +119,7 @@ def test_a_recorded_run_has_no_nearest_speed(records):
 def test_the_sentence(records, model, gpu, sentence):
     own = answer(Question(model, 64, gpu, response=512), records)
     (line,) = [line for line in lines(own) if line.name == "speed"]
-    assert f"{line.title}: {line.plain}".startswith(f"How fast: {sentence}")
+    assert f"{line.title}: {line.plain}".startswith(f"Speed: {sentence}")
 
 
 def test_a_question_that_leaves_the_backend_open_gets_the_faster_run(records, data):
