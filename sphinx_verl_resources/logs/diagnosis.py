@@ -34,7 +34,7 @@ TRAINING = LABELS.keys() - {"loading", "rollout", "weight-sync"}
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What a log tells about a failure, with the estimate of the run that failed.
+    """A failure that a log reports, with the estimate of the run that failed.
 
     Attributes:
         failure: the failure; None if the log has none.

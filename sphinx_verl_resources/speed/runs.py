@@ -28,7 +28,7 @@ _RECENT = 4
 
 
 class Setup(NamedTuple):
-    """What decides the speed of a run. A field is None if its source does not state it.
+    """The set-up of a run, which decides its speed. A field is None if its source does not state it.
 
     Attributes:
         model: the checkpoint.
@@ -175,7 +175,7 @@ class Nearest(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The speed of the run and the differences in words; ``{runs}`` stands for its name."""
+        """The speed of the run and the differences in words; ``{runs}`` is replaced by its name."""
         run, measured, *_others = self.timed
         is_short = (measured.steps or LEAST) < LEAST
         about = {

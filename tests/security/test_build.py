@@ -19,7 +19,7 @@ def refuse(event, args):
 
 sys.addaudithook(refuse)
 assert main(["-q", "-E", "-W", *sys.argv[1:]]) == 0
-parts = tuple(f"sphinx_verl_resources.{name}" for name in ("check", "commands", "logs", "git", "scripts.shell"))
+parts = tuple(f"sphinx_verl_resources.{name}" for name in ("check", "commands", "logs", "scripts.shell"))
 loaded = {name for name in sys.modules if name.startswith(parts)}
 assert loaded <= {"sphinx_verl_resources.logs", "sphinx_verl_resources.logs.run_file"}, loaded
 """

@@ -87,13 +87,13 @@ class Watch:
 
     def __init__(self) -> None:
         self.seen: list[str] | None = None
-        self.allowed = ""
+        self.allowed, self.program = "", ""
         sys.addaudithook(self)
 
     def __call__(self, event: str, arguments: tuple) -> None:
         if self.seen is None:
             return
-        if event == "subprocess.Popen" and arguments[0] == "git":  # which `new` asks for the commit
+        if event == "subprocess.Popen" and arguments[0] == self.program:
             return
         if event.startswith(("subprocess.", "os.exec", "os.posix_spawn", "os.system", "os.fork", "socket.")):
             self.seen.append(f"{event} {arguments}")
@@ -104,9 +104,9 @@ class Watch:
                 self.seen.append(f"open {path}")
 
     @contextlib.contextmanager
-    def on(self, allowed: str):
-        """Watch, and fail at the end if anything was seen; files may be written inside ``allowed``."""
-        self.seen, self.allowed = [], os.path.realpath(allowed)
+    def on(self, allowed: str, program: str):
+        """Watch, and fail at the end if anything was seen but writes inside ``allowed`` and one program."""
+        self.seen, self.allowed, self.program = [], os.path.realpath(allowed), program
         try:
             yield
             assert self.seen == []
@@ -134,7 +134,7 @@ def assert_located(lines: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def data_folder():
+def data_folder(program: str = ""):
     """Make a data directory with a good run, and a link to a file outside; then watch the process."""
     with tempfile.TemporaryDirectory() as base:
         for name in ("data/runs", "data/cases", "outside"):
@@ -143,7 +143,7 @@ def data_folder():
         Path(base, "data/runs/good.yaml").write_text(re.sub("(?m)^id: .*", "id: good", good), "utf-8")
         Path(base, "outside/secret.yaml").write_text("id: secret\n")
         Path(base, "data/runs/secret.yaml").symlink_to("../../outside/secret.yaml")
-        with WATCH.on(base):
+        with WATCH.on(base, program):
             yield Path(base, "data")
 
 
@@ -176,7 +176,7 @@ def damaged(draw, text):
 @given(damaged(SCRIPT), damaged(LOG))
 def test_changed_scripts_and_logs(script, log):
     """Nothing runs, nothing is written, and what is printed commands no terminal."""
-    with data_folder() as data:
+    with data_folder("git") as data:  # which `new` asks for the commit
         run, text = data.with_name("run.sh"), data.with_name("run.log")
         run.write_text(script, "utf-8", "replace", newline="")
         text.write_text(log, "utf-8", "replace", newline="")
