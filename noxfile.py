@@ -99,9 +99,11 @@ def build(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 @nox.parametrize("python, packages, changes, without", [*STACKS, WITHOUT_MYST])
 def suite(session: nox.Session, packages: str, changes: list[str], without: list[str]) -> None:
-    """Run every test but those in a browser on the wheel, or those that ``-- -m …`` selects."""
+    """Run every test but those in a browser on the wheel, or what ``-- -m …`` selects; write the docs."""
     install(session, requirements(packages), changes, without)
     test(session, *UNATTENDED, *(f"--without={name}" for name in without), *session.posargs)
+    if "myst_parser" not in without:  # some pages are Markdown
+        documentation(session, "alabaster" if "sphinx_rtd_theme" in without else "sphinx_rtd_theme")
 
 
 def test(session: nox.Session, *options: str) -> None:
@@ -113,15 +115,10 @@ def test(session: nox.Session, *options: str) -> None:
         session.run(*command, env=STRICT)
 
 
-@nox.session(requires=["build"])
-@nox.parametrize("python, packages, changes, without", STACKS)
-def documentation(session: nox.Session, packages: str, changes: list[str], without: list[str]) -> None:
-    """This documentation in every builder, references checked."""
-    install(session, requirements(packages), changes, without)
-    folder = Path(session.create_tmp()).resolve()
-    shutil.rmtree(folder)
-    folder.mkdir()
-    theme = "alabaster" if "sphinx_rtd_theme" in without else "sphinx_rtd_theme"
+def documentation(session: nox.Session, theme: str) -> None:
+    """Write this documentation with every builder, references checked."""
+    folder = Path(session.create_tmp()).resolve() / "documentation"
+    shutil.rmtree(folder, ignore_errors=True)
     builders = (*BUILDERS, READS_ALONE) if session.python == PYTHONS[-1] else BUILDERS
     for builder in builders:
         doctrees = folder / (READS_ALONE if builder == READS_ALONE else "doctrees")

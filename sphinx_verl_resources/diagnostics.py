@@ -68,8 +68,8 @@ class Location:
 
     def __str__(self) -> str:
         # Sphinx reads a location without a colon as a document name, so there is always a line.
-        shown = re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
-        return f"{shown}:{self.line}:{self.column}" if self.path else ""
+        path = re.sub(r":(?=\d)", r"\\x3a", printable(self.path))
+        return f"{path}:{self.line}:{self.column}" if self.path else ""
 
 
 @dataclass(frozen=True, order=True)

@@ -41,13 +41,15 @@ class Option:
     value: Any = None
 
 
-def choices(help_text: str, allowed: Sequence[str], shown: Sequence[str] = (), name: str = "show") -> Option:
+def choices(
+    help_text: str, allowed: Sequence[str], default_words: Sequence[str] = (), name: str = "show"
+) -> Option:
     """Return an option with distinct words, in the given order; a chart needs the table.
 
     Args:
         help_text: the description, which explains each word.
         allowed: the words.
-        shown: the default; all of them if empty.
+        default_words: the default; all of them if empty.
         name: the name of the option.
     """
 
@@ -59,8 +61,8 @@ def choices(help_text: str, allowed: Sequence[str], shown: Sequence[str] = (), n
         return (*names, "table") if "chart" in names and "table" not in names else names
 
     values = f"any of {', '.join(f'``{word}``' for word in allowed)}, separated by commas"
-    default = f"``{', '.join(shown)}``" if shown else "all"
-    return Option(name, help_text, values, default, read, tuple(shown or allowed))
+    default = f"``{', '.join(default_words)}``" if default_words else "all"
+    return Option(name, help_text, values, default, read, tuple(default_words or allowed))
 
 
 #: Options of every directive that makes a table.
@@ -120,20 +122,20 @@ class VerlDirective(SphinxDirective):
         return [*boxes, *content]
 
     def _read_options(self) -> None:
-        known = {option.name: option for option in self.takes}
-        self.values = {name: option.value for name, option in known.items()}
-        for name, given in self.options.items():
-            text = str(given or "")
+        options = {option.name: option for option in self.takes}
+        self.values = {name: option.value for name, option in options.items()}
+        for name, value in self.options.items():
+            text = str(value or "")
             with self.noted(name):
-                if name not in known:
-                    remedy = did_you_mean(name, known) or "the directive has no options"
+                if name not in options:
+                    remedy = did_you_mean(name, options) or "the directive has no options"
                     raise NoAnswerError.because("unknown option", remedy)
-                if text and not known[name].values:
+                if text and not options[name].values:
                     raise NoAnswerError.because(f"takes no value, got {text!r}", "remove it")
-                if known[name].values and not text.strip():
+                if options[name].values and not text.strip():
                     raise NoAnswerError.because("a value is missing", "write one")
                 self.given[name] = text
-                self.values[name] = known[name].read(text)
+                self.values[name] = options[name].read(text)
         with self.noted():
             if self.content and not self.takes_text:
                 raise NoAnswerError.because("the directive takes no text", "remove the text")

@@ -72,9 +72,9 @@ class RunIndex(Index):
     ) -> tuple[list[tuple[str, list[IndexEntry]]], bool]:
         """Return the size classes that have a run, ascending, and their runs by title."""
         by_size: dict[str, list[IndexEntry]] = {size: [] for size in SIZES}
-        for kind, name, page, shown in cast("VerlDomain", self.domain).every_object():
+        for kind, name, page, entry in cast("VerlDomain", self.domain).every_object():
             if kind == RUN and (docnames is None or page in docnames):
-                by_size[shown.group].append(IndexEntry(shown.title, 0, page, shown.anchor, name, "", ""))
+                by_size[entry.group].append(IndexEntry(entry.title, 0, page, entry.anchor, name, "", ""))
         for entries in by_size.values():
             entries.sort(key=lambda entry: (natural(entry.name), entry.extra))
         return [(size, entries) for size, entries in by_size.items() if entries], False
@@ -193,8 +193,8 @@ class VerlDomain(Domain):
     @cached_property
     def records(self) -> Any:
         """Read the data files once; each kind of record is loaded on first use."""
-        given, confdir = self.env.config.verl_resources_data, Path(self.app.confdir)
-        names = given if isinstance(given, (list, tuple)) else [given]
+        value, confdir = self.env.config.verl_resources_data, Path(self.app.confdir)
+        names = value if isinstance(value, (list, tuple)) else [value]
         directories = [configured_directory(str(name), confdir) for name in names]
         return self.room("data")(directories, missing=self.conf_place("verl_resources_data"))
 
@@ -295,8 +295,8 @@ class VerlDomain(Domain):
 
         Search shows an object by its name; Sphinx would build wrong links from a title.
         """
-        for kind, name, page, shown in self.every_object():
-            yield name, name, kind, page, shown.anchor, 1
+        for kind, name, page, entry in self.every_object():
+            yield name, name, kind, page, entry.anchor, 1
 
     def resolve_xref(
         self,
@@ -315,11 +315,11 @@ class VerlDomain(Domain):
         place = self.find(typ, target, fromdocname)
         if place is None:
             return None
-        page, shown = place
+        page, entry = place
         if not node.get("refexplicit"):
             contnode = contnode.copy()
-            contnode += nodes.Text(shown.title)
-        return make_refnode(builder, fromdocname, page, shown.anchor, contnode, shown.title)
+            contnode += nodes.Text(entry.title)
+        return make_refnode(builder, fromdocname, page, entry.anchor, contnode, entry.title)
 
     def resolve_any_xref(
         self,

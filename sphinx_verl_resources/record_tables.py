@@ -79,17 +79,17 @@ class VerlRuns(VerlDirective):
             return []
         runs = selection.select_runs(self.data, sizes, filters, self.values["sort"])
         used = {*PAGE_SIZES, *(run.size for run in runs)}
-        shown = sizes or [size for size in SIZES if size in used]
+        classes = sizes or [size for size in SIZES if size in used]
         others = [size for size in SIZES if sizes and size not in sizes]
         why = " has errors and is not shown; see the build log."
         boxes = [
-            self.box(nodes.literal("", printable(file.shown)), nodes.Text(why))
+            self.box(nodes.literal("", printable(file.display_name)), nodes.Text(why))
             for file, run in self.data.run_files.items()
             if not run and value_at(file.document.data, "size") not in others
         ]
         if "caption" not in self.given:
-            return [*boxes, *self._sections(runs, shown)]
-        return [*boxes, *self._table(runs, blocks.listed(shown))]
+            return [*boxes, *self._sections(runs, classes)]
+        return [*boxes, *self._table(runs, blocks.listed(classes))]
 
     def _sections(self, runs: Sequence[Run], sizes: Sequence[str]) -> list[nodes.Node]:
         """Return a section for each size class; inside a note or a list, which has none, captioned tables."""
@@ -151,13 +151,13 @@ class VerlRuns(VerlDirective):
 
     def _remarks(self, run: Run, cells: Sequence[Cell], first: int) -> Iterator[nodes.list_item]:
         """Yield the remarks about a run, and mark its cells with their numbers from ``first`` on."""
-        columns, shown = self.values["columns"], self.domain.here(RUN)[run.id]
+        columns, place = self.values["columns"], self.domain.here(RUN)[run.id]
         for number, note in enumerate(run.notes, first):
             target, mark = nodes.target(), f"[{number}]"
             anchor = self.reserve(f"note-{run.id}-{number - first + 1}", target)
             about = columns.index(note.about) if note.about in columns else 0
             cells[about].after += blocks.marks((mark, anchor))
-            title: nodes.Node = blocks.link(shown.title, f"#{shown.anchor}")
+            title: nodes.Node = blocks.link(place.title, f"#{place.anchor}")
             if "details" in self.given:
                 title = nodes.strong("", _("Remark {mark}").format(mark=mark))
             text = blocks.titled(title, one_line(note.text))

@@ -70,13 +70,13 @@ class WriteRows(SphinxTransform):
 
 def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> None:
     """Put a bar before the tables, and below each a button that unfolds the other runs."""
-    shown = {run: known[run] for body in bodies for run in body[ROWS]}
-    others = [run for run in shown if shown[run].is_folded]
-    # If all are to fold, all are shown.
-    to_fold = len(others) if len(others) < len(shown) else 0
+    runs = {run: known[run] for body in bodies for run in body[ROWS]}
+    others = [run for run in runs if runs[run].is_folded]
+    # If all are to fold, all are runs.
+    to_fold = len(others) if len(others) < len(runs) else 0
     table = bodies[0].parent.parent
     place = table.parent if SIZE_CLASS in table.parent["classes"] else table
-    _insert(_bar([*shown.values()], to_fold), place)
+    _insert(_bar([*runs.values()], to_fold), place)
     for body in bodies if to_fold else ():
         if count := len(body[ROWS].keys() & others):
             text = plural("{count} more run", "{count} more runs", count).format(count=count)

@@ -39,14 +39,14 @@ class Document:
 
     Attributes:
         text: the text.
-        shown: its name in messages.
+        display_name: its name in messages.
         data: the value, with lists as tuples; None if the text is empty or not strict YAML.
         problems: the first problem of the YAML itself, if any.
         inside: the position of ``data`` in the text: of an item of a list, its index.
     """
 
     text: str
-    shown: str = ""
+    display_name: str = ""
     data: Any = None
     problems: list[Diagnostic] = field(default_factory=list)
     inside: Loc = ()
@@ -79,7 +79,7 @@ class Document:
         return "".join(f".{part}" for part in (*self.inside, *loc))
 
     def _place(self, event: Any) -> Location:
-        return Location(self.shown, *position(event and event.start_mark))
+        return Location(self.display_name, *position(event and event.start_mark))
 
     def _events(self) -> Iterator[Any]:
         """Yield the events of the parser; refuse what data files do not support."""
@@ -91,7 +91,7 @@ class Document:
                 _refuse_character(match[0], self._place(event))
             yield event
 
-    def _parsed(self) -> Any:
+    def _parse(self) -> Any:
         """Return the value of the text, and note the places of keys and values."""
         value, events = None, self._events()
         for event in events:
@@ -150,17 +150,17 @@ _CAUSES = (
 _INDENT = "indent all keys of a level alike, close each quote and bracket, and put unusual text in quotes"
 
 
-def read_yaml(content: bytes, shown: str = "") -> Document:
+def read_yaml(content: bytes, display_name: str = "") -> Document:
     """Parse the content of a file. Problems are in the result, never raised.
 
     Args:
         content: the file.
-        shown: its name in messages.
+        display_name: its name in messages.
     """
-    document = Document("", shown)
+    document = Document("", display_name)
     try:
-        document.text = _decoded(content, shown)
-        document.data = document._parsed()
+        document.text = _decoded(content, display_name)
+        document.data = document._parse()
     except NoAnswerError as refused:
         document.problems += refused.diagnostics
     except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -168,22 +168,24 @@ def read_yaml(content: bytes, shown: str = "") -> Document:
         complaint = " ".join(str(getattr(error, name, None) or "") for name in ("problem", "context")).strip()
         known = (cause for words, *cause in _CAUSES if re.search(words, complaint))
         which, message, remedy = next(known, ("problem", f"not valid YAML: {complaint or error}", _INDENT))
-        place = Location(shown, *position(getattr(error, f"{which}_mark", None)))
+        place = Location(display_name, *position(getattr(error, f"{which}_mark", None)))
         document.problems.append(Diagnostic(place, "yaml_syntax", message, remedy))
     return document
 
 
-def _decoded(content: bytes, shown: str) -> str:
+def _decoded(content: bytes, display_name: str) -> str:
     if len(content) > MAX_BYTES:
-        _refuse(Location(shown), "file_too_large", f"the file is over {MAX_BYTES >> 20} MiB", "split it")
+        _refuse(
+            Location(display_name), "file_too_large", f"the file is over {MAX_BYTES >> 20} MiB", "split it"
+        )
     text = content.decode("utf-8-sig", "surrogateescape")
     if match := _CONFLICT.search(text):
         remedy = "keep one side, and delete the lines with <<<<<<<, ======= and >>>>>>>"
-        place = Location(shown, text.count("\n", 0, match.start()) + 1)
+        place = Location(display_name, text.count("\n", 0, match.start()) + 1)
         _refuse(place, "yaml_syntax", "the file contains a merge conflict", remedy)
     if match := FORBIDDEN.search(text):
         lines = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        _refuse_character(match[0], Location(shown, len(lines), len(lines[-1]) + 1))
+        _refuse_character(match[0], Location(display_name, len(lines), len(lines[-1]) + 1))
     return text
 
 

@@ -171,9 +171,9 @@ def _with_links(cell: Cell) -> str:
 
 def _link(text: str, address: str) -> str:
     """Return a link; docutils would read an address that ends with an underscore as a name."""
-    shown = re.sub(r"([\\*`|_:<>])", r"\\\1", text)
+    label = re.sub(r"([\\*`|_:<>])", r"\\\1", text)
     target = re.sub(r"[\\<>`]|_\Z", r"\\\g<0>", address)
-    return f"`{shown} <{target}>`__"
+    return f"`{label} <{target}>`__"
 
 
 def _rst(text: str) -> str:

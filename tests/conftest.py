@@ -99,12 +99,12 @@ def _templates_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="session", autouse=True)
 def _registries_parsed_once() -> Iterator[None]:
     """Parse equal registries once per process, since parsing them is most of a small test's work."""
-    parsed = lru_cache(maxsize=32)(read_yaml)
+    cached_reader = lru_cache(maxsize=32)(read_yaml)
 
-    def read(content: bytes, shown: str = "") -> Document:
+    def read(content: bytes, display_name: str = "") -> Document:
         if len(content) < REGISTRY_BYTES:
-            return read_yaml(content, shown)
-        document = parsed(content, shown)
+            return read_yaml(content, display_name)
+        document = cached_reader(content, display_name)
         return replace(document, problems=[*document.problems])
 
     with pytest.MonkeyPatch.context() as patch:
@@ -165,9 +165,9 @@ class Data:
         """Load the runs, with paths shown relative to the parent directory."""
         base = self.path.parent
         directories = [configured_directory(self.path.name, base)]
-        loaded = EstimatorContext(directories, missing=Location("conf.py"))
-        _ = loaded.runs
-        return loaded
+        context = EstimatorContext(directories, missing=Location("conf.py"))
+        _ = context.runs
+        return context
 
     def problems(self) -> list[str]:
         """Return every problem as printed."""

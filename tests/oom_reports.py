@@ -114,8 +114,8 @@ def _message(name: str, figures: Mapping[str, Any]) -> list[str]:
     if name == "task":
         return []
     if name == "cuda":
-        known = [text.format(figures[key]) for key, text in _SENTENCES.items() if key in figures]
-        return [f"{_WORKER}torch.OutOfMemoryError: CUDA out of memory. {''.join(known)}"]
+        sentences = [text.format(figures[key]) for key, text in _SENTENCES.items() if key in figures]
+        return [f"{_WORKER}torch.OutOfMemoryError: CUDA out of memory. {''.join(sentences)}"]
     lines = [_MESSAGES[name] if name != "wake-up" else _WORKER + _MESSAGES[name]]
     if name == "ray-memory" and "node" in figures:
         lines.append(

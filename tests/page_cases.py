@@ -83,13 +83,13 @@ def file_of(group: dict[str, Any], number: int, suffix: str) -> str:
 @pytest.fixture(scope="session", name="build_group")
 def group_builder(new_project: Callable[[str], Any]) -> Callable[[dict[str, Any], str], Built]:
     """A function that builds a group in a language once."""
-    kept: dict[tuple[str, str], Built] = {}
+    builds: dict[tuple[str, str], Built] = {}
 
     def build(group: dict[str, Any], suffix: str) -> Built:
         key = (group["name"], suffix)
-        if key not in kept:
-            kept[key] = _build(new_project("docs"), group, suffix)
-        return kept[key]
+        if key not in builds:
+            builds[key] = _build(new_project("docs"), group, suffix)
+        return builds[key]
 
     return build
 
@@ -120,18 +120,18 @@ def _build(project: Any, group: dict[str, Any], suffix: str) -> Built:
     project.page("Text.")
     for name, text in pages.items():
         project.page(in_myst(f"{text.rstrip()}\n") if suffix == "md" else text, name)
-    built = Built(project.build(group.get("builder", "html"), **group.get("conf", {})))
-    built.says = {name: [] for name in pages}
-    for line in built.build.warnings:
+    build = Built(project.build(group.get("builder", "html"), **group.get("conf", {})))
+    build.says = {name: [] for name in pages}
+    for line in build.build.warnings:
         place, _, message = line.replace(f"{project.path}/", "").partition(": ")
         name, _, number = place.rpartition(":")
         if name in pages:
             lines = (project.path / name).read_text("utf-8").splitlines()
             above = next(at for at, text in enumerate(lines) if text[:1] in ("=", "#")) + 2
-            built.says[name].append((int(number) - above, message))
+            build.says[name].append((int(number) - above, message))
         else:
-            built.others.append(f"{place}: {message}")
-    return built
+            build.others.append(f"{place}: {message}")
+    return build
 
 
 def fits(pattern: str, text: str) -> bool:
@@ -163,23 +163,23 @@ def selected(soup: BeautifulSoup, selector: str) -> list[str]:
     return [" ".join(value) if isinstance(value, list) else value for value in result]
 
 
-def check_case(built: Built, group: dict[str, Any], suffix: str, number: int) -> None:
+def check_case(build: Built, group: dict[str, Any], suffix: str, number: int) -> None:
     """Fail unless a page is as its case says, and the build has said of all else just what the group expects."""
-    patterns, others = group.get("warnings", []), built.others
+    patterns, others = group.get("warnings", []), build.others
     assert len(others) == len(patterns), others
     for pattern in patterns:
         assert sum(fits(pattern, text) for text in others) == 1, (pattern, others)
     case, name = group["pages"][number], file_of(group, number, suffix)
     if "output" in case:
-        _check_output(built.build.text(case["output"]), case)
+        _check_output(build.build.text(case["output"]), case)
         return
-    soup = built.build.soup(f"{name.rpartition('.')[0]}.html")
+    soup = build.build.soup(f"{name.rpartition('.')[0]}.html")
     body = soup.select_one("[role=main]") or soup
     says = sorted(case.get("says", {}).items())
     expected = {line: [each] if isinstance(each, str) else each for line, each in says}
-    said = sorted(built.says[name], key=lambda each: each[0])
-    assert [line for line, _ in said] == [line for line, each in expected.items() for _ in each], said
-    assert_fits([*chain(*expected.values())], [message for _, message in said])
+    messages = sorted(build.says[name], key=lambda each: each[0])
+    assert [line for line, _ in messages] == [line for line, each in expected.items() for _ in each], messages
+    assert_fits([*chain(*expected.values())], [message for _, message in messages])
     for selector, texts in case.get("select", {}).items():
         result = selected(soup, selector)
         if isinstance(texts, int):
@@ -193,7 +193,7 @@ def check_case(built: Built, group: dict[str, Any], suffix: str, number: int) ->
     check_page(soup)
     # Every error is visible where the content would be, and every box has its error.
     boxes = [words(box) for box in soup.select(".verl-problem")]
-    for error in (message for _, message in said if re.match(r"ERROR: verl[:-]", message)):
+    for error in (message for _, message in messages if re.match(r"ERROR: verl[:-]", message)):
         text = error.removeprefix("ERROR: ").partition(";")[0].partition(" [verl.")[0]
         box = next((box for box in boxes if text in box), None)
         assert box, (text, boxes)

@@ -45,9 +45,9 @@ def test_every_module_is_on_the_page_and_imports_go_down_only(root, imports):
 def test_the_drawing_and_the_text_name_layers_and_modules_of_the_code(root, imports):
     layers = yaml.safe_load((root / "docs/architecture.yaml").read_text("utf-8"))
     drawing = (root / "docs/images/architecture.svg").read_text("utf-8")
-    drawn = re.findall(r'class="layer" x="\d+" y="([\d.]+)"[^>]*>([^<]+)<', drawing)
-    assert [name for _, name in sorted(drawn, key=lambda item: float(item[0]))] == [*layers]
-    (boxes,) = re.findall(rf"(?s){drawn[0][1]}(.*)imports", drawing)
+    layers_in_drawing = re.findall(r'class="layer" x="\d+" y="([\d.]+)"[^>]*>([^<]+)<', drawing)
+    assert [name for _, name in sorted(layers_in_drawing, key=lambda item: float(item[0]))] == [*layers]
+    (boxes,) = re.findall(rf"(?s){layers_in_drawing[0][1]}(.*)imports", drawing)
     named = {*" ".join(re.findall('"monospace"[^>]*>([^<]+)<', boxes)).split()} - {"·", "…"}
     assert named <= {*map(top, imports)}
     assert {name for layer in layers.values() if len(layer) == 1 for name in layer} <= named

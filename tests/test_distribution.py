@@ -103,11 +103,11 @@ def test_links_are_absolute_where_the_repository_is_known(metadata, monkeypatch,
 
 
 def test_the_repository(tool):
-    for given in (REPOSITORY, f"{REPOSITORY}.git", f"{REPOSITORY}/", "git@github.com:OWNER/NAME.git"):
-        assert tool.repository(given) == REPOSITORY
-    for given in ("/some/folder", "https://example.org/OWNER/NAME", "https://github.com/OWNER"):
+    for address in (REPOSITORY, f"{REPOSITORY}.git", f"{REPOSITORY}/", "git@github.com:OWNER/NAME.git"):
+        assert tool.repository(address) == REPOSITORY
+    for address in ("/some/folder", "https://example.org/OWNER/NAME", "https://github.com/OWNER"):
         with pytest.raises(tool.WrongDistributionError, match=rf"make dist REPOSITORY={REPOSITORY}$"):
-            tool.repository(given)
+            tool.repository(address)
 
 
 def test_distributions(check):

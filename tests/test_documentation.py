@@ -43,9 +43,9 @@ def test_nothing_is_said_while_it_is_built(documentation, builder):
 )
 def test_messages(root, data, guide, mistake):
     data.write("runs/qwen2-5-7b-grpo-2xh100.yaml", (root / EXAMPLE).read_text("utf-8").replace(*mistake, 1))
-    printed = " ".join((root / guide).read_text("utf-8").split())
+    text = " ".join((root / guide).read_text("utf-8").split())
     (message,) = re.findall(
-        r"data/runs/qwen2-5-7b-grpo-2xh100\.yaml:\d+:\d+: ERROR: [^[]*\[verl\.\w+\]", printed
+        r"data/runs/qwen2-5-7b-grpo-2xh100\.yaml:\d+:\d+: ERROR: [^[]*\[verl\.\w+\]", text
     )
     assert message in data.problems()
 
@@ -59,8 +59,8 @@ def test_the_readme_shows_what_its_commands_print(readme, clone, monkeypatch, ca
     for words, lines in zip(typed, [first, *others], strict=True):
         assert main(shlex.split(words)) in {0, 1}
         pattern = ".*?".join(re.escape(" ".join(part.split())) for part in lines.split("…"))
-        printed = " ".join(capsys.readouterr().out.split())
-        assert re.match(pattern.replace(r"\ .*?", ".*?"), printed), words
+        text = " ".join(capsys.readouterr().out.split())
+        assert re.match(pattern.replace(r"\ .*?", ".*?"), text), words
     assert main(["check", "data"]) == 1
     assert message.strip() in capsys.readouterr().err
 
@@ -115,16 +115,16 @@ def test_the_documentation_stays_short(root, pages, words):
 
 def test_what_the_estimator_page_says_of_its_misses(root, capsys):
     """If a miss disappears or changes direction, the sentence about it must be removed."""
-    known, cases = {}, {}
+    results, cases = {}, {}
     for name in ("verl-logs", "easyr1"):
         path = root / f"data/cases/{name}.yaml"
         cases |= {case["id"]: case for case in yaml.safe_load(path.read_text("utf-8"))}
         main(["estimate", str(path), "--format", "json"])
-        known |= {case["id"]: case for case in json.loads(capsys.readouterr().out)}
+        results |= {case["id"]: case for case in json.loads(capsys.readouterr().out)}
     for size in ("3b", "32b"):
         name = f"verl-data-gsm8k-qwen2.5-{size}-grpo-lora"
-        assert known[name]["logged_max_allocated_gib"] > 1.05 * cases[name]["measured"]["gib"]
+        assert results[name]["logged_max_allocated_gib"] > 1.05 * cases[name]["measured"]["gib"]
     three = "easyr1-v0.3.0-3b-h100-amp-mb4"
-    (rollout,) = [phase for phase in known[three]["phases"] if phase["name"] == "rollout"]
+    (rollout,) = [phase for phase in results[three]["phases"] if phase["name"] == "rollout"]
     pool = max(part["gib"] for part in rollout["components"])
     assert pool > cases[three]["measured"]["gib"]

@@ -58,14 +58,14 @@ def test_the_form_of_a_run_asks_for_the_fields_of_a_run_file(root, data):
 
 
 @pytest.mark.parametrize(
-    ("tag", "heading", "said"),
+    ("tag", "heading", "message"),
     [
         (f"v{__version__}", f"## {__version__} - 2026-11-23", ""),
         ("v99.0", f"## {__version__} - 2026-11-23", f"the tag is v99.0 and the version is {__version__}"),
         (f"v{__version__}", "## Unreleased", f"no section of {__version__}; add the heading"),
     ],
 )
-def test_only_the_tag_of_the_version_is_published(root, tmp_path, tag, heading, said):
+def test_only_the_tag_of_the_version_is_published(root, tmp_path, tag, heading, message):
     steps = load(root / ".github/workflows/release.yml")["jobs"]["build"]["steps"]
     (command,) = [step["run"] for step in steps if "Compare" in step.get("name", "")]
     (tmp_path / "sphinx_verl_resources").symlink_to(root / "sphinx_verl_resources")
@@ -73,8 +73,8 @@ def test_only_the_tag_of_the_version_is_published(root, tmp_path, tag, heading, 
     shell = ["bash", "-e", "-o", "pipefail", "-c", command]
     environment = {**os.environ, "GITHUB_REF_NAME": tag}
     done = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == bool(said)
-    assert said in done.stdout
+    assert done.returncode == bool(message)
+    assert message in done.stdout
 
 
 def test_the_hook_and_the_problem_matcher(root, repository, capsys):

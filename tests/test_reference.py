@@ -36,7 +36,7 @@ FILES = {
 }
 
 
-def helped(*words: str) -> str:
+def help_text(*words: str) -> str:
     """Return the help of the program, or of a command."""
     with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit, match="0"):
         main([*words, "--help"])
@@ -45,10 +45,10 @@ def helped(*words: str) -> str:
 
 def examples(command: str) -> list[str]:
     """Return the examples in the help of a command."""
-    return re.findall(r"(?m)^  (verl-resources .*?)(?:   .*)?$", helped(command))
+    return re.findall(r"(?m)^  (verl-resources .*?)(?:   .*)?$", help_text(command))
 
 
-COMMANDS = re.findall(r"(?m)^    ([a-z]+)  ", helped())
+COMMANDS = re.findall(r"(?m)^    ([a-z]+)  ", help_text())
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,8 @@ def reference(root, new_project):
     with pytest.MonkeyPatch.context() as patch, without_answers():
         patch.syspath_prepend(str(root / "docs/_ext"))
         extensions = ["reference_lists"]
-        left = ["snippets", "examples"]
-        build = project.build(extensions=extensions, exclude_patterns=left, smartquotes=False)
+        folders = ["snippets", "examples"]
+        build = project.build(extensions=extensions, exclude_patterns=folders, smartquotes=False)
     # The pages refer to others of the documentation.
     others = r"\[ref\.|reference\]|unknown document|undefined label|no page shows it|\[toc\."
     assert [line for line in build.warnings if not re.search(others, line)] == []
@@ -99,7 +99,7 @@ def test_every_message_has_an_anchor(reference, root):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command(reference, command):
-    text = helped(command)
+    text = help_text(command)
     assert examples(command)
     assert re.search(r" Exit codes: 0 ", " ".join(text.split()))
     options = re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", text)
@@ -108,8 +108,8 @@ def test_every_command(reference, command):
     )
     section = reference.soup("command-line.html").find(id=f"command-{command}")
     section = section if section.name == "section" else section.find_parent("section")
-    shown = " ".join(section.get_text().split())
-    assert [words for words in [*options, *examples(command)] if words not in shown] == []
+    section_text = " ".join(section.get_text().split())
+    assert [words for words in [*options, *examples(command)] if words not in section_text] == []
 
 
 LINES = (line for command in COMMANDS for line in examples(command))

@@ -53,11 +53,11 @@ def main() -> int:
     except (UsageError, OSError) as error:
         parser.error(str(error))
     bad = report([*registry_problems(data), *cases.problems])
-    found = list(results(cases.entries, data))
-    rows = ((item["id"], item["verdict"], str(item["peak_gib"]), item.get("error", "")) for item in found)
+    estimates = list(results(cases.entries, data))
+    rows = ((item["id"], item["verdict"], str(item["peak_gib"]), item.get("error", "")) for item in estimates)
     table = plain_table("Case | Verdict | Peak GiB> | Problem", rows)
-    sys.stdout.write(f"{json.dumps(found, indent=2) if options.format == 'json' else table}\n")
-    return int(bad or any("error" in item or item["fits"] is False for item in found))
+    sys.stdout.write(f"{json.dumps(estimates, indent=2) if options.format == 'json' else table}\n")
+    return int(bad or any("error" in item or item["fits"] is False for item in estimates))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class WrongDistributionError(Exception):
     """A distribution that must not be published; each argument is a line of the message."""
 
 
-def repository(given: str) -> str:
+def repository(name: str) -> str:
     """Return the address of the repository on GitHub; by default the remote ``origin``.
 
     Raises:
@@ -41,10 +41,10 @@ def repository(given: str) -> str:
     """
     remote = ["git", "remote", "get-url", "origin"]
     named = (
-        given or subprocess.run(remote, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        name or subprocess.run(remote, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     )
-    if found := GITHUB.fullmatch(named):
-        return f"https://github.com/{found[1]}"
+    if match := GITHUB.fullmatch(named):
+        return f"https://github.com/{match[1]}"
     message = (
         f"the repository {named!r} has no address on GitHub" if named else "the repository has no address"
     )
@@ -118,9 +118,9 @@ def metadata_problems(text: bytes) -> Iterator[str]:
             yield f"README.md: the link {address!r} is broken on an index; see tools/repository_metadata.py"
 
 
-def main(given: str, folder: str) -> None:
+def main(name: str, folder: str) -> None:
     """Build into a folder and check."""
-    address = repository(given)
+    address = repository(name)
     build(Path(folder), address)
     sys.stdout.write(f"repository: {address}\n{check(Path(folder))}\n")
 

@@ -58,9 +58,9 @@ def parts(checkout: str, commit: str, file: str, match: re.Match[str]) -> Iterat
     section = f"{_PARTS[match[2]]}."
     content = yaml.safe_load(git(checkout, "show", f"{commit}:{file}"))
     for entry in content.pop("defaults", []):
-        for name, chosen in entry.items() if isinstance(entry, dict) else ():
+        for name, values in entry.items() if isinstance(entry, dict) else ():
             group, _, target = name.removeprefix("../").partition("@")
-            for choice in [chosen] if isinstance(chosen, str) else chosen or []:
+            for choice in [values] if isinstance(values, str) else values or []:
                 other = git(checkout, "show", f"{commit}:{match[1]}/{group}/{choice}.yaml")
                 yield from leaves(yaml.safe_load(other), f"{section}{target}." if target else section)
     yield from leaves(content, section)
@@ -88,33 +88,33 @@ def type_of(value: Any) -> str:
 
 def read(checkout: str) -> dict[str, dict[str, set[str]]]:
     """Return the releases of each key, with its types there."""
-    found: dict[str, dict[str, set[str]]] = {}
+    names: dict[str, dict[str, set[str]]] = {}
     for release, commit in COMMITS.items():
         files = git(checkout, "ls-tree", "-r", "--name-only", commit).split("\n")
         for file in filter(_CONFIGURATION.fullmatch, files):
             for key, kind in leaves(yaml.safe_load(git(checkout, "show", f"{commit}:{file}"))):
-                found.setdefault(key, {}).setdefault(release, set()).add(kind)
+                names.setdefault(key, {}).setdefault(release, set()).add(kind)
         for match in filter(None, map(_PART.fullmatch, files)):
             for key, kind in parts(checkout, commit, match[0], match):
-                found.setdefault(key, {}).setdefault(release, set()).add(kind)
+                names.setdefault(key, {}).setdefault(release, set()).add(kind)
         added = git(checkout, "grep", "-hoE", _ADDED, commit, "--", "*.sh", "*.md", "*.rst")
         for key in re.findall(r"\+([\w.]+)=", added):
-            if not is_below_open(key, found) and not looks_misspelt(key, found):
-                found.setdefault(key, {}).setdefault(release, set()).add("")
-    return {key: found[key] for key in sorted(found) if key.partition(".")[0] not in _OTHERS}
+            if not is_below_open(key, names) and not looks_misspelt(key, names):
+                names.setdefault(key, {}).setdefault(release, set()).add("")
+    return {key: names[key] for key in sorted(names) if key.partition(".")[0] not in _OTHERS}
 
 
-def is_below_open(key: str, found: dict[str, dict[str, set[str]]]) -> bool:
+def is_below_open(key: str, names: dict[str, dict[str, set[str]]]) -> bool:
     """Return whether a section above a key accepts any key."""
     above = [key[: dot.start()] for dot in re.finditer(r"\.", key)]
-    return any({"open", "any"} & kinds for name in above for kinds in found.get(name, {}).values())
+    return any({"open", "any"} & kinds for name in above for kinds in names.get(name, {}).values())
 
 
-def looks_misspelt(key: str, found: dict[str, dict[str, set[str]]]) -> bool:
+def looks_misspelt(key: str, names: dict[str, dict[str, set[str]]]) -> bool:
     """Return whether a key is a prefix of another one in its section, or the other way round."""
     section, _, name = key.rpartition(".")
-    others = (other.rpartition(".") for other in found if other != key)
-    return key not in found and any(
+    others = (other.rpartition(".") for other in names if other != key)
+    return key not in names and any(
         above == section and (name.startswith(other) or other.startswith(name)) for above, _, other in others
     )
 
@@ -123,14 +123,14 @@ def line_of(key: str, releases: dict[str, set[str]]) -> tuple[str, str]:
     """Return the beginning of a key's line, and its name there."""
     section, _, name = key.rpartition(".")
     order = list(COMMITS)
-    known = sorted(map(order.index, releases))
-    last = "" if known[-1] == len(order) - 1 else order[known[-1]]
+    places = sorted(map(order.index, releases))
+    last = "" if places[-1] == len(order) - 1 else order[places[-1]]
     kinds = set().union(*releases.values())
     only = kinds - {"any"}
     if key in _SEVERAL_TYPES or {"any", "bool"} <= kinds:  # false and null are also defaults of paths
         only = {""}
     kind = "open" if "open" in kinds else only.pop() if len(only) == 1 else "" if only else "any"
-    return f"{section or '.'} {order[known[0]]}-{last} {kind or '?'}:", name
+    return f"{section or '.'} {order[places[0]]}-{last} {kind or '?'}:", name
 
 
 def main() -> None:

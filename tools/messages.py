@@ -47,29 +47,29 @@ class Messages(Catalog):
 
 def template() -> Messages:
     """Return every message of the package, in the order of files and lines."""
-    found = Messages(header_comment=TEMPLATE_COMMENT, fuzzy=False)
+    texts = Messages(header_comment=TEMPLATE_COMMENT, fuzzy=False)
     methods = [("**.py", "python"), ("**.jinja", "jinja2")]
     places = extract_from_dir(PACKAGE, methods, keywords=KEYWORDS, comment_tags=["Translators:"])
     for name, _line, message, comments, context in sorted(places, key=lambda place: place[:2]):
         # Line numbers would change with every edit of a file.
-        found.add(
+        texts.add(
             message, None, [(f"sphinx_verl_resources/{name}", 0)], auto_comments=comments, context=context
         )
-    return found
+    return texts
 
 
 def translation(path: Path) -> Messages:
     """Read a translation from its file."""
     language = path.parts[-3]
     with path.open("rb") as stream:
-        found = read_po(stream, locale=language)
-    made = Messages(language, header_comment=found.header_comment, fuzzy=False)
-    made.language = language
-    for message in found:
+        texts = read_po(stream, locale=language)
+    catalog = Messages(language, header_comment=texts.header_comment, fuzzy=False)
+    catalog.language = language
+    for message in texts:
         if message.id:
-            made[message.id] = message
-    made.obsolete = found.obsolete
-    return made
+            catalog[message.id] = message
+    catalog.obsolete = texts.obsolete
+    return catalog
 
 
 def text(catalog: Messages) -> bytes:
@@ -97,10 +97,10 @@ def main() -> None:
     TEMPLATE.parent.mkdir(exist_ok=True)
     TEMPLATE.write_bytes(text(messages))
     for path in translations():
-        found = translation(path)
-        found.update(messages)
-        path.write_bytes(text(found))
-        path.with_suffix(".mo").write_bytes(compiled(found))
+        texts = translation(path)
+        texts.update(messages)
+        path.write_bytes(text(texts))
+        path.with_suffix(".mo").write_bytes(compiled(texts))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ _RELATIVE = re.compile(r"(!?)\[([^][]*)\]\((?![a-z]+:|#)([^()\s]+)\)")
 def with_absolute_links(text: str, repository: str, ref: str) -> str:
     """Return Markdown with absolute links to the repository's files at ``ref``."""
 
-    def absolute(found: re.Match[str]) -> str:
-        picture, label, path = found.groups()
+    def absolute(match: re.Match[str]) -> str:
+        picture, label, path = match.groups()
         return f"{picture}[{label}]({repository}/{'raw' if picture else 'blob'}/{ref}/{path})"
 
     return _RELATIVE.sub(absolute, text)

@@ -73,12 +73,12 @@ def run(command: str, clone: Path) -> Step:
 
 def text_of(steps: list[Step]) -> str:
     """Return the transcript as shown on the page."""
-    shown = [
+    lines = [
         "\n".join(filter(None, (f"$ {step.command}", step.output, f"({step.seconds:.1f} s)\n")))
         for step in steps
     ]
     total = sum(step.seconds for step in steps)
-    return "\n".join(shown) + f"\n({total:.0f} s of machine time in all, on {os.cpu_count()} processors)\n"
+    return "\n".join(lines) + f"\n({total:.0f} s of machine time in all, on {os.cpu_count()} processors)\n"
 
 
 def without_times(text: str) -> str:

@@ -148,7 +148,7 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 100, *, verbose: bool = Fa
     """
     parts = [
         wrap_lines([_happened(diagnosis), *_measured(diagnosis)], width),
-        wrap_lines(_estimated(diagnosis), width),
+        wrap_lines(_estimate(diagnosis), width),
         wrap_lines(_actions(diagnosis), width, "   "),
         wrap_lines(_missing(diagnosis), width),
         *(_details(diagnosis, width) if verbose else ()),
@@ -188,8 +188,8 @@ def _measured(of: Diagnosis) -> Iterator[str]:
     if of.is_in_pieces:
         yield f"PyTorch's unused {sizes['reserved_unallocated']} are in pieces that are too small."
     if log.sleep:
-        freed, left = gib(log.sleep["freed"]), gib(log.sleep["left"])
-        yield f"vLLM's sleep freed {freed}; {left} stayed in use."
+        freed, rest = gib(log.sleep["freed"]), gib(log.sleep["left"])
+        yield f"vLLM's sleep freed {freed}; {rest} stayed in use."
     name = HOST_MEMORY if on_host else PEAK_ALLOCATED
     if values := log.figures.values(name):
         beside = f" (estimate: {gib(own.torch_peak)})" if own and not on_host else ""
@@ -197,7 +197,7 @@ def _measured(of: Diagnosis) -> Iterator[str]:
         yield f"{name}: {values[0]:.1f} GiB at first, {last}."
 
 
-def _estimated(of: Diagnosis) -> Iterator[str]:
+def _estimate(of: Diagnosis) -> Iterator[str]:
     """Yield the estimate of the phase that failed, or of the peak, what it assumes, and contradictions."""
     own, phase = of.estimate, of.phase
     if own is None:

@@ -106,10 +106,10 @@ def lines_of(stream: BinaryIO) -> Iterator[Line]:
 def _line(text: str, number: int, column: int) -> Iterator[Line]:
     plain = _CONTROLS.sub("", text).lstrip("\ufeff\ufffd")  # a byte order mark
     worker = _WORKER.search(plain, 0, _FRONT) if "pid=" in plain else None
-    who, shown = (worker["who"], plain[worker.end() :]) if worker else ("", plain)
-    shown = shown.partition(" [repeated ")[0].rstrip()
-    if shown:
-        yield Line(shown, who, number, column, text.endswith(("\n", "\r")))
+    who, message = (worker["who"], plain[worker.end() :]) if worker else ("", plain)
+    message = message.partition(" [repeated ")[0].rstrip()
+    if message:
+        yield Line(message, who, number, column, text.endswith(("\n", "\r")))
 
 
 class Metrics(NamedTuple):

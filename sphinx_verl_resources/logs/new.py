@@ -83,7 +83,7 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
     if not (directory.path / "schema/run.json").is_file():
         text = text.removeprefix(f"{SCHEMA_LINE}\n")
     name = f"{RUNS}/{fields['id']}.yaml"
-    file = DataFile(directory.path / name, f"{directory.shown}/{name}", text.encode())
+    file = DataFile(directory.path / name, f"{directory.display_name}/{name}", text.encode())
     lines = text.splitlines()  # errors in those to fill in are left out
     errors = (problem for problem in validated(file.document, Run)[1] if problem.is_error)
     wrong = [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
@@ -93,17 +93,17 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
     if not options.dry_run:
         if os.path.lexists(file.path) and not options.force:
             hint = f"--force replaces it, --id {file.path.stem}-2 writes another file"
-            raise UsageError(f"{printable(file.shown)}: already exists; {hint}")
+            raise UsageError(f"{printable(file.display_name)}: already exists; {hint}")
         file.path.parent.mkdir(parents=True, exist_ok=True)
         write_file(file.path, text)
-    shown, parts = printable(file.shown), enumerate(lines, 1)
+    path, parts = printable(file.display_name), enumerate(lines, 1)
     result = {
-        "path": shown,
+        "path": path,
         "written": not options.dry_run,
         "id": fields["id"],
         "text": text,
         "todo": [{"line": at, "text": line.strip()} for at, line in parts if TODO in line.partition("#")[0]],
-        "next": f"verl-resources check {shlex.quote(shown)}",
+        "next": f"verl-resources check {shlex.quote(path)}",
         "submit": None if options.blank else form_address(fields),
     }
     return json.dumps(result, indent=2) if options.format == "json" else _text(result), 0

@@ -49,9 +49,9 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
     keeps_base = rollout.engine == "sglang" and settings.actor.lora_rank and not rollout.merge_lora
     if sleeps and state == "asleep" and not keeps_base:
         return graphs
-    loaded = (engine_weights(shape, settings), *graphs)
+    after_loading = (engine_weights(shape, settings), *graphs)
     if sleeps:
-        return loaded
+        return after_loading
     # The whole budget: weights, activations of the profiling run, and a KV cache that fills it.
     whole = {"memory of the GPU": settings.capacity}
     evidence: Evidence = "exact" if settings.capacity_known else "assumed"
@@ -62,7 +62,7 @@ def engine_allocations(state: EngineState, shape: Shape, settings: Settings, bef
     if rollout.engine == "vllm" and traits.graphs_in_budget:
         graphs = ()
     # If the budget is too small for weights and graphs, the engine does not start.
-    return max((pool, *graphs), loaded, key=size_of)
+    return max((pool, *graphs), after_loading, key=size_of)
 
 
 def engine_weights(shape: Shape, settings: Settings) -> Allocation:

@@ -73,8 +73,8 @@ class FsdpRole:
     @property
     def waiting(self) -> Allocations:
         """The allocations that stay on the GPU between a pass without gradients and the update."""
-        left = not self.role.fsdp.reshard or self._keeps_root(self.role.fsdp)
-        return self.idle + (self._at_loss() if left else ())
+        is_gathered = not self.role.fsdp.reshard or self._keeps_root(self.role.fsdp)
+        return self.idle + (self._at_loss() if is_gathered else ())
 
     def inference(self, tokens: float) -> tuple[Allocations, Allocations]:
         """Return the allocations in a pass without gradients: at its widest layer, and at the head."""
@@ -100,10 +100,10 @@ class FsdpRole:
         if self._frozen and further and self._traits.keeps_embeddings:
             embedded = {"tokens": tokens, "hidden size": shape.hidden, "earlier micro-batches": further}
             earlier += self._one(Kind.LAYER_INPUTS, embedded, 4)
-        working, kept = shape.backward(role.targets if self._frozen else None)
-        saved = self._saved(tokens, kept, shape.layers)
+        working, layer_bytes = shape.backward(role.targets if self._frozen else None)
+        saved = self._saved(tokens, layer_bytes, shape.layers)
         # Saved activations are freed while gradients appear.
-        remaining = saved if role.checkpointing else self._saved(tokens, kept, shape.layers - 1)
+        remaining = saved if role.checkpointing else self._saved(tokens, layer_bytes, shape.layers - 1)
         ready = self._ready(0) if self._divides else self.gradients
         halfway = earlier + remaining if earlier else max(remaining, ready, key=size_of)
         frozen = self._frozen or (self._fsdp2 and unsharded)
@@ -223,12 +223,12 @@ class FsdpRole:
         """
         return self._traits.leaves_root and not self._fsdp2 and not fsdp.reshards_root
 
-    def _saved(self, tokens: float, kept: float, layers: int) -> Allocations:
+    def _saved(self, tokens: float, layer_bytes: float, layers: int) -> Allocations:
         """Return the activations that the forward pass of some layers saves for the backward pass."""
         if self.role.checkpointing:
             inputs = {"tokens": tokens, "hidden size": self.shape.hidden, "layers": layers}
             return self._one(Kind.LAYER_INPUTS, inputs, 2)
-        saved = {"tokens": tokens, "bytes a layer keeps": kept, "layers": layers}
+        saved = {"tokens": tokens, "bytes a layer keeps": layer_bytes, "layers": layers}
         return (allocate(Kind.ACTIVATIONS, saved, critic=self.critic, evidence=self.shape.evidence),)
 
     def _working(self, tokens: float, width: float) -> Allocations:
@@ -260,8 +260,10 @@ class FsdpRole:
             return ()
         return self._one(Kind.ROOT_GRADIENT, self._head, 2)
 
-    def _ready(self, left: int) -> Allocations:
+    def _ready(self, layers: int) -> Allocations:
         """Return the sharded gradients when only the root and some layers remain."""
         shape, counts = self.shape, self.shape.counts
-        ready = shape.parameters - counts.root - left * counts.largest_layer + shape.head * self._head_is_unit
+        ready = (
+            shape.parameters - counts.root - layers * counts.largest_layer + shape.head * self._head_is_unit
+        )
         return () if self._on_host else self._sharded(Kind.GRADIENTS, {"parameters of layers": ready})

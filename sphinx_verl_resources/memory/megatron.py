@@ -70,9 +70,9 @@ def layer_bytes(shape: Shape, megatron: Megatron) -> Mapping[bool, LayerBytes]:
     """
     architecture, sequence = shape.architecture, _sequence_parallel_size(megatron)
     mla, unfused = architecture.mla, megatron.fused_activation is False
-    kept = _KEPT + (" + 2q + 2k + 4a + 4g" if architecture.qk_norm else "")
+    formula = _KEPT + (" + 2q + 2k + 4a + 4g" if architecture.qk_norm else "")
     if megatron.context > 1 and megatron.all_to_all_attention:
-        kept += " + 2q"
+        formula += " + 2q"
     formulas = {}
     for with_experts, whole in layer_sizes(architecture):
         sizes = {"x": 0, "e": 0, "n": 0, "r": (mla.q_lora_rank or 0) + mla.kv_lora_rank if mla else 0} | whole
@@ -83,7 +83,7 @@ def layer_bytes(shape: Shape, megatron: Megatron) -> Mapping[bool, LayerBytes]:
         sizes["u"], sizes["v"] = sizes["f"] * unfused, sizes["e"] * unfused
         sizes["y"] = sizes["x"] * (megatron.expert > 1)
         formulas[with_experts] = LayerBytes(
-            bytes_of(f"{kept} + {_EXPERTS}" if with_experts else kept, sizes),
+            bytes_of(f"{formula} + {_EXPERTS}" if with_experts else formula, sizes),
             max(bytes_of(moment, sizes) for moment in _BACKWARD[with_experts]),
             max(bytes_of(moment, sizes) for moment in _FORWARD[: 5 if with_experts else 3]),
         )
@@ -206,8 +206,8 @@ class MegatronRole:
         else:
             width = max(layer.backward for layer, _ in self._layers)
             of_all = sum(layer.saved * count for layer, count in self._layers)
-            kept = {"tokens": tokens, "bytes that all layers keep": of_all, _IN_FLIGHT: self._in_flight}
-            saved = states + self._assumed(Kind.ACTIVATIONS, kept)
+            variables = {"tokens": tokens, "bytes that all layers keep": of_all, _IN_FLIGHT: self._in_flight}
+            saved = states + self._assumed(Kind.ACTIVATIONS, variables)
         at_loss = saved + self._gather_buffer(tokens)
         return Update(at_loss, at_loss, saved + self._working(tokens, width), states)
 
@@ -303,5 +303,5 @@ def megatron_roles(shape: Shape, settings: Settings, role: Role, *, critic: bool
     """Return the role on each stage that can be the fullest: the first, the last, the largest other one."""
     sizes, widths = stage_sizes(shape.layers, role.megatron), layer_bytes(shape, role.megatron)
     others = sorted(range(1, len(sizes) - 1), key=lambda stage: -sizes[stage])
-    shown = sorted({0, *others[:1], len(sizes) - 1})
-    return tuple(MegatronRole(shape, settings, role, stage, widths, critic) for stage in shown)
+    stages = sorted({0, *others[:1], len(sizes) - 1})
+    return tuple(MegatronRole(shape, settings, role, stage, widths, critic) for stage in stages)

@@ -159,10 +159,10 @@ def _is_base(words: str, target: str) -> bool:
 
 def _is_near(words: str, target: str) -> bool:
     """Return whether two names have the same numbers, and words that are spelled alike."""
-    known, given = re.findall(r"\b[a-z]+", words), re.findall(r"\b[a-z]+", target)
-    if len(known) != len(given) or _NUMBER.findall(words) != _NUMBER.findall(target):
+    own, other = re.findall(r"\b[a-z]+", words), re.findall(r"\b[a-z]+", target)
+    if len(own) != len(other) or _NUMBER.findall(words) != _NUMBER.findall(target):
         return False
-    return all(SequenceMatcher(None, *pair).ratio() >= _ALIKE for pair in zip(known, given, strict=True))
+    return all(SequenceMatcher(None, *pair).ratio() >= _ALIKE for pair in zip(own, other, strict=True))
 
 
 #: The groups of cases: verl with FSDP or Megatron, EasyR1, and training without a rollout engine.

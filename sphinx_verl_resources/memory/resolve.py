@@ -140,8 +140,8 @@ def _not_modelled(
             undecided[section] = f"settings of {FOREIGN[section]}, which are not modelled"
         elif modelled:
             is_exact = isinstance(value, str) and not key.endswith(".optimizer")
-            shown = value if is_exact else str(value).lower()
-            if shown not in ("none", *modelled) and _is_read(key, settings):
+            text = value if is_exact else str(value).lower()
+            if text not in ("none", *modelled) and _is_read(key, settings):
                 what = "not modelled" if value is True else f"{str(value)[:80]!r} is not modelled"
                 ignored[key] = what + (instead and f"; {instead}")
                 undecided |= {} if instead else {key: ignored[key]}

@@ -252,10 +252,10 @@ def layer_sizes(model: Architecture) -> Iterator[tuple[bool, dict[str, float]]]:
     heads, groups = model.num_attention_heads, model.num_key_value_heads
     each = (mla.qk_nope_head_dim + mla.qk_rope_head_dim + mla.v_head_dim) / 2 if mla else model.head_dim
     query, key = heads * each, (heads if mla else groups) * each
-    kept, adapted = 4 * (query + key + heads), 2 * query
+    tensors, adapters = 4 * (query + key + heads), 2 * query
     if model.qk_norm:
-        kept, adapted = 10 * (query + key) + 8 * heads + 4 * groups, -2 * key
-    sizes = {"h": hidden, "q": query, "k": key, "a": heads, "g": groups, "c": kept, "l": adapted}
+        tensors, adapters = 10 * (query + key) + 8 * heads + 4 * groups, -2 * key
+    sizes = {"h": hidden, "q": query, "k": key, "a": heads, "g": groups, "c": tensors, "l": adapters}
     if not moe or moe.first_dense_layers:
         yield False, {**sizes, "f": model.intermediate_size or 0}
     if moe:

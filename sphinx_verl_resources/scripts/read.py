@@ -47,7 +47,9 @@ _PREPARES = re.compile(
 )
 
 
-def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
+def read_settings(
+    text: str, display_name: str, environment: Mapping[str, str] = _NO_VARIABLES
+) -> SettingsText:
     r"""Read verl's settings from a launch script, from YAML, or from overrides such as ``trainer.nnodes=2``.
 
     The format is detected from the content. An empty text has no settings. Overrides may have a shell's
@@ -55,7 +57,7 @@ def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VA
 
     Args:
         text: the text; overrides are separated by blanks or line ends.
-        shown: its name in messages.
+        display_name: its name in messages.
         environment: the environment variables of a script.
 
     Returns:
@@ -72,15 +74,15 @@ def read_settings(text: str, shown: str, environment: Mapping[str, str] = _NO_VA
     """
     script, text = text, text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.startswith("#!") and _YAML.match(text):
-        return _read_yaml(text, shown)
+        return _read_yaml(text, display_name)
     if text.startswith("#!") or _SCRIPT.search(text):
-        return read_script(script, shown, environment)
+        return read_script(script, display_name, environment)
     settings = SettingsText()
-    _read_arguments(settings, _words(settings, text, shown))
+    _read_arguments(settings, _words(settings, text, display_name))
     return settings.resolved(translated=True)
 
 
-def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
+def read_script(text: str, display_name: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
     r"""Read the settings that a launch script passes to verl, without running anything.
 
     Variables, defaults such as ``${NAME:-8}``, arithmetic, arrays, branches and functions are evaluated. The
@@ -88,7 +90,7 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
 
     Args:
         text: the script.
-        shown: its name in messages.
+        display_name: its name in messages.
         environment: its environment variables.
 
     Returns:
@@ -115,15 +117,15 @@ def read_script(text: str, shown: str, environment: Mapping[str, str] = _NO_VARI
     except ModuleNotFoundError as error:
         message = f"reading a launch script needs the package {error.name}, which is not installed"
         remedy = 'install the extra "scripts" of the package, or give the settings as YAML or KEY=VALUE'
-        raise NoAnswerError(Diagnostic(Location(shown), "file_unreadable", message, remedy)) from None
+        raise NoAnswerError(Diagnostic(Location(display_name), "file_unreadable", message, remedy)) from None
     settings = SettingsText()
-    shell = Shell(shown, environment)
+    shell = Shell(display_name, environment)
     shell.follow(text.replace("\r\n", "\n"))
-    _read_commands(settings, shell, shown)
+    _read_commands(settings, shell, display_name)
     return settings.resolved(translated=True)
 
 
-def _read_commands(settings: SettingsText, shell: Shell, shown: str) -> None:
+def _read_commands(settings: SettingsText, shell: Shell, display_name: str) -> None:
     """Add the settings of the first training command, and the program that it starts."""
     settings.problems = tuple(shell.problems.values())
     settings.variables_read = frozenset(shell.expansion.variables_read)
@@ -134,7 +136,7 @@ def _read_commands(settings: SettingsText, shell: Shell, shown: str) -> None:
     if not trainings and not settings.problems:
         message = "the script has no command that trains with verl"
         hint = "expected one such as python3 -m verl.trainer.main_ppo data.train_batch_size=256"
-        settings.error(Location(shown), "shell_syntax", message, hint)
+        settings.error(Location(display_name), "shell_syntax", message, hint)
     for _, program in (trainings or programs)[:1]:
         settings.program = program
     if not trainings:
@@ -166,12 +168,12 @@ def _with_settings(commands: Iterable[Command]) -> list[tuple[Command, Program]]
     best: list[tuple[Command, Program]] = []
     most = 0
     for command in commands:
-        shown = [source_of(word.text) for word in command.words]
-        dotted = [at for at, word in enumerate(shown) if _DOTTED.match(word)]
-        if len(dotted) <= most or shown[0] in {"echo", "cat", "grep", "sed"}:
+        texts = [source_of(word.text) for word in command.words]
+        dotted = [at for at, word in enumerate(texts) if _DOTTED.match(word)]
+        if len(dotted) <= most or texts[0] in {"echo", "cat", "grep", "sed"}:
             continue
         most, start = len(dotted), dotted[0]
-        while start > 1 and (shown[start - 1][:1] == "-" or "=" in shown[start - 1]):
+        while start > 1 and (texts[start - 1][:1] == "-" or "=" in texts[start - 1]):
             start -= 1
         unnamed = Program("", "other", command.words[0].place, command.words[start:])
         program = program_of(command.words) or unnamed
@@ -183,8 +185,8 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
     """Add the settings in the arguments of a training command; other programs may have other arguments."""
     remaining = iter(arguments)
     for text, place in remaining:
-        shown, cause = source_of(text), cause_of(text)
-        option, equals, value = shown.partition("=")
+        source, cause = source_of(text), cause_of(text)
+        option, equals, value = source.partition("=")
         if option in _CONFIG_NAME:
             name = text if equals else next(remaining, Word(text)).text
             if cause := cause_of(name):
@@ -194,21 +196,21 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
             settings.config_name = None if cause else re.sub(r"\.ya?ml\Z", "", value or source_of(name))
         elif option in _OPTIONS and not equals:
             next(remaining, None)
-        elif shown.startswith("-"):
+        elif source.startswith("-"):
             continue
-        elif cause is None and (of_verl or "=" in shown):
-            add_override(settings, shown, place)
+        elif cause is None and (of_verl or "=" in source):
+            add_override(settings, source, place)
         elif cause:
             key, rest = split_key(text)
             if override := OVERRIDE.fullmatch(key):
                 settings.leave_open(override["key"], source_of(rest), cause, place)
             else:
-                message = f"the settings in {shown!r} are unknown: {cause.text}"
+                message = f"the settings in {source!r} are unknown: {cause.text}"
                 settings.warn(cause.place or place, "unresolved", message, cause.remedy("the settings"))
-                settings.incomplete += (f"{shown}: {cause.text}",)
+                settings.incomplete += (f"{source}: {cause.text}",)
 
 
-def _words(settings: SettingsText, text: str, shown: str) -> Iterator[Word]:
+def _words(settings: SettingsText, text: str, display_name: str) -> Iterator[Word]:
     """Yield the words of a text of overrides; those with a shell's variables are unknown."""
     for number, line in enumerate(text.split("\n"), 1):
         words = shlex.shlex(line.rstrip().removesuffix("\\"), posix=True)
@@ -218,16 +220,16 @@ def _words(settings: SettingsText, text: str, shown: str) -> Iterator[Word]:
                 key, _, value = word.partition("=")
                 unknown = Unknown(value, Cause(f"only a shell knows {value!r}"))
                 parts = (f"{key}=", unknown) if _VARIABLE.search(word) else (word,)
-                yield Word(parts, Location(shown, number, max(line.find(key), 0) + 1))
+                yield Word(parts, Location(display_name, number, max(line.find(key), 0) + 1))
         except ValueError:
             message = "the text has a quote that is never closed"
-            settings.error(Location(shown, number), "shell_syntax", message, "add the closing quote")
+            settings.error(Location(display_name, number), "shell_syntax", message, "add the closing quote")
 
 
-def _read_yaml(text: str, shown: str) -> SettingsText:
+def _read_yaml(text: str, display_name: str) -> SettingsText:
     """Read settings from YAML; dotted keys and nested mappings are equivalent."""
     settings = SettingsText()
-    document = read_yaml(text.encode("utf-8", "surrogatepass"), shown)
+    document = read_yaml(text.encode("utf-8", "surrogatepass"), display_name)
     settings.problems = tuple(document.problems)
     if isinstance(document.data, dict):
         for key, value in dotted_leaves(document.data):
@@ -235,5 +237,5 @@ def _read_yaml(text: str, shown: str) -> SettingsText:
             settings.add(key, value, document.key_place(tuple(key.split("."))))
     elif document.data is not None:
         hint = "write keys and values, as in data.train_batch_size: 64"
-        settings.error(Location(shown), "wrong_type", "expected keys and values", hint)
+        settings.error(Location(display_name), "wrong_type", "expected keys and values", hint)
     return settings.resolved(translated=True)

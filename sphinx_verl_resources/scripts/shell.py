@@ -192,14 +192,14 @@ class Shell:
         tested, before = len(self._conditions.tested), len(self.commands)
         branches: list[Branch] = []
         for decide, body in alternatives:
-            taken = decide()
-            if taken is False:
+            outcome = decide()
+            if outcome is False:
                 continue
             count = len(self._conditions.tested)
             branches.append(self._branch(body))
             del self._conditions.tested[count:]
             # If the branch exits, follow the others, too: the script is read for its training.
-            if taken and branches[-1].end != "exit":
+            if outcome and branches[-1].end != "exit":
                 break
         else:
             branches.append(self._branch(otherwise))
@@ -405,7 +405,7 @@ class Shell:
         names = [if_known(word.text) for word in command.words]
         at = next((at for at, name in enumerate(names) if name not in WORDS["prefixes"]), -1)
         name, words = names[at], command.words[at + 1 :]
-        shown = " ".join(source_of(word.text) for word in command.words[at:])
+        text = " ".join(source_of(word.text) for word in command.words[at:])
         is_function = self.expansion.variables.get(f"{name}()") is not None
         is_assignment = bool(at) and (is_function or "=" in (name or ""))
         match name:
@@ -419,16 +419,16 @@ class Shell:
                 self._end = name
             case "eval" if not values:
                 self._eval(words, node)
-            case "set" | "shift" if shown.startswith("set -- ") or (name == "shift" and self._calls):
+            case "set" | "shift" if text.startswith("set -- ") or (name == "shift" and self._calls):
                 self.expansion.make_unknown("@", Cause("'set --' and 'shift' are not followed"))
-            case "read" | "mapfile" | "readarray" | "let" if command.sure and not _ATTACHED.search(shown):
-                for variable in re.findall(r"[A-Za-z_]\w*", shown):
+            case "read" | "mapfile" | "readarray" | "let" if command.sure and not _ATTACHED.search(text):
+                for variable in re.findall(r"[A-Za-z_]\w*", text):
                     self.expansion.make_unknown(variable, Cause(f"${variable} is set when the script runs"))
             case "source" | ".":
-                self.skipped[self._place(node)] = shown.partition(" ")[2]
-            case _ if _SET.fullmatch(shown) or (name == "trap" and {*names[at + 2 :]} <= {*WORDS["signals"]}):
+                self.skipped[self._place(node)] = text.partition(" ")[2]
+            case _ if _SET.fullmatch(text) or (name == "trap" and {*names[at + 2 :]} <= {*WORDS["signals"]}):
                 pass
-            case _ if name in WORDS["may_set"] or is_assignment or shown.startswith("printf -v"):
+            case _ if name in WORDS["may_set"] or is_assignment or text.startswith("printf -v"):
                 self._skip(node)
             case _:
                 self.commands.append(Command(command.words))

@@ -28,8 +28,8 @@ class Cause(NamedTuple):
         >>> Cause("the script does not set $HOME", ("HOME",)).remedy("the value")
         'add --env HOME=…'
         """
-        given = " ".join(f"--env {name}=…" for name in self.names[:3])
-        return f"add {given}" if given else f"write {what} out"
+        arguments = " ".join(f"--env {name}=…" for name in self.names[:3])
+        return f"add {arguments}" if arguments else f"write {what} out"
 
 
 class Unknown(NamedTuple):

@@ -188,10 +188,10 @@ class Nearest(NamedTuple):
         figures = [_phrases({N_("made {count} tokens/s per GPU"): measured.tokens_per_second_per_gpu})]
         if seconds := measured.step_seconds:
             hours, text = (
-                _shown(seconds * run.gpus.count / 3600),
+                _number(seconds * run.gpus.count / 3600),
                 _("took {count} s and {hours} GPU-hours a step"),
             )
-            figures.append(text.format(count=_shown(seconds), hours=hours))
+            figures.append(text.format(count=_number(seconds), hours=hours))
         text = _("The nearest run, {runs} ({about}), {figures}.")
         text = text.format(runs="{runs}", about=_phrases(about), figures=listed(filter(None, figures)))
         notes = {_("It differs in: {names}."): self.differs, _("Not stated: {names}."): self.unstated}
@@ -201,10 +201,10 @@ class Nearest(NamedTuple):
 
 def _phrases(counts: Mapping[str, Any]) -> str:
     """Return phrases with their counts, without those whose count is zero or unknown."""
-    return listed(_(text).format(count=_shown(count)) for text, count in counts.items() if count)
+    return listed(_(text).format(count=_number(count)) for text, count in counts.items() if count)
 
 
-def _shown(count: Any) -> str:
+def _number(count: Any) -> str:
     """Return a number with two digits or more; other values as they are."""
     if isinstance(count, (str, bool)):
         return str(count)

@@ -70,7 +70,7 @@ def adopted(branch, needs):
 
 
 def test_the_branch(branch, guide, root, published):
-    checkout, printed = branch
+    checkout, output = branch
     assert re.match(r"\[doc\] feat: \w", git("log", "-1", "--format=%s", folder=checkout))
     changed = git("diff", "--name-only", "main", folder=checkout).split()
     assert len([name for name in changed if "/runs/" in name]) == len(published)
@@ -87,7 +87,7 @@ def test_the_branch(branch, guide, root, published):
     page = (checkout / "docs" / PAGE).read_text("utf-8")
     assert "run_<model>_<train-backend>.sh" in page
     assert "[gpunums]" not in page
-    assert "git switch main && git branch -D doc-hardware-runs" in printed
+    assert "git switch main && git branch -D doc-hardware-runs" in output
     assert adopt(root, checkout).returncode == 2, "it is adopted already"
 
 

@@ -36,8 +36,8 @@ def test_it_builds_without_a_warning_or_a_raw_label(root, alone):
     assert build.warnings == []
     soup = build.soup("hardware.html")
     assert [mark.get_text() for mark in soup.select(".xref") if not mark.find_parent("a")] == []
-    shown = {text.strip() for text in soup.select_one("[itemprop=articleBody]").find_all(string=True)}
-    assert shown & labels(root) == set()
+    texts = {text.strip() for text in soup.select_one("[itemprop=articleBody]").find_all(string=True)}
+    assert texts & labels(root) == set()
     how = soup.select_one("section#contribute-a-run").get_text()
     assert "verl-resources new --script" in how, "no page of this documentation explains it"
     assert soup.select_one(".verl-empty").find("a") is None

@@ -59,9 +59,9 @@ def launched() -> Iterator[Browser]:
     """
     from playwright.sync_api import sync_playwright
 
-    found = find_chromium()
+    program = find_chromium()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
         browser.close()
 

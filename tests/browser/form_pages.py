@@ -49,33 +49,33 @@ def settle(page):
     page.locator("body:not(:has([aria-busy]))").wait_for(state="attached")
 
 
-def choose(page, **chosen):
+def choose(page, **choices):
     """Make a choice in the first form as a reader does, and wait for the answer."""
-    for name, value in chosen.items():
+    for name, value in choices.items():
         page.locator(f"select[name={name}]").first.select_option(value)
     settle(page)
 
 
-def query(chosen):
-    return "&".join(f"if-{name}={value}" for name, value in chosen.items())
+def query(choices):
+    return "&".join(f"if-{name}={value}" for name, value in choices.items())
 
 
-def shown(page, place="form.verl-what-if"):
+def read_form(page, place="form.verl-what-if"):
     """Return the choices and the answer."""
     return page.locator(place).first.evaluate(LOOK)
 
 
-def check(result, chosen):
+def check(result, choices):
     """Check that the form shows the answer, for the number of GPUs that it says; return the answer."""
     count = int(re.sub(".*This is for ([0-9,]+) of .*", r"\1", result["why"]).replace(",", "")
-                if "This is for" in result["why"] else chosen["count"])  # fmt: skip
+                if "This is for" in result["why"] else choices["count"])  # fmt: skip
     request = Question(
-        chosen["model"], count, chosen["gpu"], lora=int(chosen["lora"]), response=int(chosen["response"])
+        choices["model"], count, choices["gpu"], lora=int(choices["lora"]), response=int(choices["response"])
     )
     expected = answer(request, DATA)
-    group = next(group for group in gpu_groups(DATA) if group[0].name == chosen["gpu"])
+    group = next(group for group in gpu_groups(DATA) if group[0].name == choices["gpu"])
     best, (why, *others) = expected.best.estimate, lines(expected, group)
-    assert result["chosen"] == chosen
+    assert result["chosen"] == choices
     assert (result["badge"], result["title"]) == (
         f"verl-verdict verl-verdict-{expected.verdict}",
         as_title(label(expected.verdict)),
@@ -83,8 +83,8 @@ def check(result, chosen):
     assert result["why"].startswith(why.plain)
     fits = expected.verdict == "fits"
     assert result["lines"][0].startswith("To make it fit: ") is not fits
-    said = [f"{line.title}: {line.plain}" for line in others]
-    assert result["lines"][not fits :] == said
+    expected_lines = [f"{line.title}: {line.plain}" for line in others]
+    assert result["lines"][not fits :] == expected_lines
     assert result["links"] == [f"rows.html#run-{run.id}" for line in others for run in line.runs]
     words = iter(result["bars"])
     assert [(name.removesuffix(" (peak)"), size) for name, size in zip(words, words, strict=True)] == [

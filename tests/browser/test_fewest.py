@@ -54,10 +54,10 @@ def test_another_table_is_shown_in_the_same_place(site, folder):
     page.go_back()
     page.wait_for_function("() => document.querySelector('[aria-current]')?.textContent === '24 GB'")
     assert page.evaluate(SHOWN) == ["fewest-24-gb"]
-    for fragment, shown in {"#fewest-96-gb": "96", "#other": "80"}.items():
+    for fragment, memory in {"#fewest-96-gb": "96", "#other": "80"}.items():
         page = opened.open(f"index.html{fragment}")
         page.wait_for_load_state("load")
-        assert (page.evaluate(SHOWN), page.evaluate(CURRENT)) == ([f"fewest-{shown}-gb"], [f"{shown} GB"])
+        assert (page.evaluate(SHOWN), page.evaluate(CURRENT)) == ([f"fewest-{memory}-gb"], [f"{memory} GB"])
 
 
 def test_on_a_phone_marks_are_shown_and_tables_hardly_scroll(site, folder):
@@ -84,10 +84,10 @@ def test_the_button_below_a_table_unfolds_its_rows(site, folder):
     """Furo puts a box around each table, so that the button does not follow the table itself."""
     page = site(folder).open("rows.html")
     button = page.locator("#size-0-5b .verl-unfold button")
-    shown = page.locator("#size-0-5b table.verl-runs tbody tr:visible")
-    before = shown.count()
+    rows = page.locator("#size-0-5b table.verl-runs tbody tr:visible")
+    before = rows.count()
     gap = "(button) => button.getBoundingClientRect().top - button.closest('section').querySelector('table').getBoundingClientRect().bottom"
     assert button.evaluate(gap) < 20
     button.click()
-    assert shown.count() > before > 0
+    assert rows.count() > before > 0
     assert not button.is_visible()

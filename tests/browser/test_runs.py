@@ -27,19 +27,19 @@ def test_a_filter_hides_rows_and_the_sections_that_it_leaves_empty(opened):
 
 
 @pytest.mark.parametrize(
-    ("label", "option", "shown", "address"),
+    ("label", "option", "visible", "address"),
     [
         ("GPU", "H100 (3)", ["e", "f", "a"], "?gpu=H100"), ("GPU", "not stated (1)", ["c"], "?gpu=GPU"),
         ("Size", "7B (3)", ["a", "b", "c"], "?size=7B"), ("Backend", "megatron (1)", ["d"], "?train=megatron"),
         ("Task", "REINFORCE++ (1)", ["f"], "?task=REINFORCE%2B%2B"), ("Status", "claimed (1)", ["c"], "?kind=claimed"),
     ],
 )  # fmt: skip
-def test_each_control_filters_and_its_address_opens_the_same(opened, label, option, shown, address):
+def test_each_control_filters_and_its_address_opens_the_same(opened, label, option, visible, address):
     page = opened()
     page.get_by_label(label, exact=True).select_option(label=option)
-    assert (every_row(page), query(page)) == (shown, address)
+    assert (every_row(page), query(page)) == (visible, address)
     again = opened(f"runs.html{address}")
-    assert every_row(again) == shown
+    assert every_row(again) == visible
     assert again.get_by_label(label, exact=True).locator("option:checked").inner_text() == option
 
 
@@ -174,9 +174,14 @@ def test_back_undoes_a_filter(opened):
     choose(page, "Size", "7B (1)")
     assert (every_row(page), query(page)) == (["a"], "?gpu=H100&size=7B")
     page.get_by_role("button", name="Clear the filters").click()
-    for shown, address in ("a", "?gpu=H100&size=7B"), ("efa", "?gpu=H100"), ("d", "?gpu=H20"), ("defab", ""):
+    for visible, address in (
+        ("a", "?gpu=H100&size=7B"),
+        ("efa", "?gpu=H100"),
+        ("d", "?gpu=H20"),
+        ("defab", ""),
+    ):
         page.go_back()
-        assert ("".join(every_row(page)), query(page)) == (shown, address)
+        assert ("".join(every_row(page)), query(page)) == (visible, address)
     assert page.url.endswith("runs.html")
 
 
@@ -219,8 +224,8 @@ def test_only_what_scrolls_is_a_stop_and_shows_its_edges(opened):
     wide = page.locator("#wide")
     assert wide.get_attribute("tabindex") == "0"
     edges = "(box) => ['before', 'after'].filter((side) => box.classList.contains(`verl-more-${side}`))"
-    for left, expected in (0, ["after"]), (100, ["before", "after"]), (9999, ["before"]):
-        wide.evaluate("(box, left) => { box.scrollLeft = left; }", left)
+    for scroll_left, expected in (0, ["after"]), (100, ["before", "after"]), (9999, ["before"]):
+        wide.evaluate("(box, left) => { box.scrollLeft = left; }", scroll_left)
         page.wait_for_timeout(100)
         assert wide.evaluate(edges) == expected
 

@@ -6,7 +6,7 @@ import re
 from itertools import product
 
 import pytest
-from form_pages import FIRST, LABEL, OTHERS, STRICT, check, choose, query, settle, shown
+from form_pages import FIRST, LABEL, OTHERS, STRICT, check, choose, query, read_form, settle
 
 SAMPLE = [
     dict(zip(FIRST, values, strict=True))
@@ -28,25 +28,25 @@ def test_what_is_shown_is_the_answer(open_page):
     """Texts, links, bars and command are those of ``answer``, also of the first one without a script."""
     page = open_page()
     assert page.locator(".verl-what-if [style]").count() == 0, "a strict policy forbids styles"
-    check(shown(page), FIRST)
+    check(read_form(page), FIRST)
     assert "?" not in page.url, "nothing was chosen"
     verdicts = set()
-    for chosen in SAMPLE:
-        choose(page, **chosen)
-        verdicts.add(check(shown(page), chosen).verdict)
+    for choices in SAMPLE:
+        choose(page, **choices)
+        verdicts.add(check(read_form(page), choices).verdict)
     assert verdicts >= {"fits", "does-not-fit"}
     choose(page, **FIRST)
-    check(shown(page), FIRST)
+    check(read_form(page), FIRST)
 
 
 def test_fewer_and_more_gpus_than_in_the_window(open_page):
     few = {**FIRST, "gpu": "Ascend-A2", "count": "1"}
     page = open_page(f"index.html?{query(few)}")
-    check(shown(page), few)
+    check(read_form(page), few)
     choose(page, count="1024")
-    assert "It fits on more, too" in shown(page)["why"]
+    assert "It fits on more, too" in read_form(page)["why"]
     page = open_page(f"large.html?{query({**FIRST, 'model': LARGE, 'count': '1'})}")
-    result = shown(page)
+    result = read_form(page)
     assert result["title"] == "Does not fit"
     assert "fewer do not fit either" in result["why"]
     assert re.fullmatch(r"To make it fit: .*\b\d+ GPUs\.", result["lines"][0])
@@ -54,55 +54,55 @@ def test_fewer_and_more_gpus_than_in_the_window(open_page):
 
 
 def test_each_field_changes_the_answer_and_the_address(open_page):
-    page, chosen = open_page("index.html?theirs=1#what"), dict(FIRST)
+    page, choices = open_page("index.html?theirs=1#what"), dict(FIRST)
     for name, label in LABEL.items():
         page.get_by_role("combobox", name=label, exact=True).select_option(OTHERS[name])
         settle(page)
-        chosen[name] = OTHERS[name]
-        check(shown(page), chosen)
+        choices[name] = OTHERS[name]
+        check(read_form(page), choices)
         before, _, fragment = page.url.partition("#")
         assert fragment == "what"
-        assert before.partition("?")[2].replace("%2F", "/") == f"theirs=1&{query(chosen)}"
+        assert before.partition("?")[2].replace("%2F", "/") == f"theirs=1&{query(choices)}"
     assert page.evaluate("history.length") == 2, "no entry of its own"
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "message"),
     [
         ("if-gpu=H9000&if-count=9&if-response=", "if-count=9, if-gpu=H9000, if-response="),
         ("if-model=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", "if-model=<img src=x onerror=alert(1)>"),
         (f"if-gpu={'x' * 5000}", f"if-gpu={'x' * 80}"),
     ],
 )
-def test_what_the_address_asks_in_vain_is_said(open_page, question, said):
+def test_what_the_address_asks_in_vain_is_said(open_page, question, message):
     page = open_page(f"index.html?{question}&if-lora=32")
-    assert page.locator("[role=status]").inner_text().startswith(f"The form does not offer {said}.")
+    assert page.locator("[role=status]").inner_text().startswith(f"The form does not offer {message}.")
     assert page.locator(".verl-what-if img").count() == 0
     choose(page, count="32", lora="0")
-    check(shown(page), {**FIRST, "count": "32"})
+    check(read_form(page), {**FIRST, "count": "32"})
 
 
 def test_two_forms_on_a_page_are_apart(open_page):
     page = open_page(f"two.html?{query(OTHERS)}")
-    check(shown(page), OTHERS)
+    check(read_form(page), OTHERS)
     second = "form.verl-what-if >> nth=1"
-    assert shown(page, second)["title"] == "Fits"
+    assert read_form(page, second)["title"] == "Fits"
     page.locator(f"{second} >> select[name=lora]").select_option("32")
     settle(page)
     page.evaluate("Object.values(verlWhatIf).at(-1).windows.forEach((window) => window.fill('why', 2))")
     page.locator(f"{second} >> select[name=count]").select_option("1")
     settle(page)
-    result = shown(page, second)
+    result = read_form(page, second)
     assert (result["title"], result["bars"], result["command"]) == ("Unknown", [], "")
     assert result["why"] == "There is no estimate: why."
-    check(shown(page), OTHERS)
+    check(read_form(page), OTHERS)
     assert page.url.endswith(query(OTHERS).replace("/", "%2F")) or page.url.endswith(query(OTHERS))
 
 
 def test_files_are_loaded_when_they_are_needed_and_asked_for_again(site, form_folder):
     served = site(form_folder, STRICT)
-    page, loaded = served.open(), []
-    page.on("request", lambda request: loaded.append(request.url.rpartition("/")[2]))
+    page, requests = served.open(), []
+    page.on("request", lambda request: requests.append(request.url.rpartition("/")[2]))
     page.route("**/verl-what-if-*.js", lambda route: route.abort())
     choose(page, count="32")
     status = page.locator("[role=status]").inner_text()
@@ -110,11 +110,11 @@ def test_files_are_loaded_when_they_are_needed_and_asked_for_again(site, form_fo
     assert page.locator(".verl-if-answer > :visible").count() == 2, "no answer to another question"
     page.unroute("**/verl-what-if-*.js")
     choose(page, lora="32")
-    check(shown(page), {**FIRST, "count": "32", "lora": "32"})
-    assert len(loaded) == 2
-    assert re.fullmatch(r"verl-what-if-[0-9a-f]{16}\.js", loaded[0])
+    check(read_form(page), {**FIRST, "count": "32", "lora": "32"})
+    assert len(requests) == 2
+    assert re.fullmatch(r"verl-what-if-[0-9a-f]{16}\.js", requests[0])
     choose(page, count="2", model=OTHERS["model"])
-    assert len(set(loaded)) == 2
+    assert len(set(requests)) == 2
     assert [problem for problem in served.problems if "ERR_FAILED" not in problem] == []
     served.problems.clear()
 
@@ -143,4 +143,4 @@ def test_nothing_moves(open_page, width):
 def test_it_works_from_a_folder(site, form_folder):
     page = site(form_folder, from_disk=True).open()
     choose(page, count="32")
-    check(shown(page), {**FIRST, "count": "32"})
+    check(read_form(page), {**FIRST, "count": "32"})

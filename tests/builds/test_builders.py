@@ -47,13 +47,13 @@ def cells(build):
 
 @pytest.mark.slow
 def test_every_builder_shows_every_cell(everything):
-    shown = cells(everything.build(nitpicky=True))
-    assert len(shown) > 400
+    words = cells(everything.build(nitpicky=True))
+    assert len(words) > 400
     for builder, pattern in OUTPUTS.items():
         build = everything.build(builder, nitpicky=True)
         assert (builder, build.read, build.warnings) == (builder, set(), [])
         text = outputs(build, pattern)
-        assert (builder, shown - words_of(text)) == (builder, set())
+        assert (builder, words - words_of(text)) == (builder, set())
         for inner in ("verl_", "pending_xref") if builder not in {"xml", "pseudoxml"} else ():
             assert inner not in text.replace("\\_", "_"), (builder, inner)
 

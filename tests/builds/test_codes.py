@@ -40,8 +40,8 @@ def project(new_project):
     write_data(base, {"data/runs/good.yaml": run_text(id="good")})
     for file, content, *_ in CASES.values():
         if isinstance(content, dict):
-            given = {key: ... if value is None else value for key, value in content.items()}
-            content = run_text(**{"id": Path(file).stem, **given})
+            values = {key: ... if value is None else value for key, value in content.items()}
+            content = run_text(**{"id": Path(file).stem, **values})
         if file.endswith(".rst"):
             project.page(content, Path(file).name)
         elif content:
@@ -55,12 +55,12 @@ def project(new_project):
 
 
 @pytest.fixture(scope="module")
-def built(project) -> tuple[list[str], list[logging.LogRecord]]:
+def build_log(project) -> tuple[list[str], list[logging.LogRecord]]:
     """The output of the build, and its log before filtering."""
-    kept: list[logging.LogRecord] = []
+    records: list[logging.LogRecord] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WarningSuppressor, "filter", lambda _, record: kept.append(record) or True)
-        return project.build().warnings, kept
+        patch.setattr(WarningSuppressor, "filter", lambda _, record: records.append(record) or True)
+        return project.build().warnings, records
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def compare_with_page(root):
 
 
 @pytest.mark.parametrize("code", CASES)
-def test_place_words_and_code(project, built, compare_with_page, code):
+def test_place_words_and_code(project, build_log, compare_with_page, code):
     file, _, place, message = CASES[code]
-    shown = f"../{path_of(file)}"
+    name = f"../{path_of(file)}"
     if file == "docs/conf.py":
         lines = (project.path / "conf.py").read_text("utf-8").splitlines()
-        shown, place = "conf.py", f"{[line.partition(' ')[0] for line in lines].index(place) + 1}:1"
-    start = rf"{re.escape(f'{shown}:{place}: ')}(ERROR|WARNING): {re.escape(message)}"
-    lines = [line.replace(f"{project.path}/", "../docs/") for line in built[0]]
+        name, place = "conf.py", f"{[line.partition(' ')[0] for line in lines].index(place) + 1}:1"
+    start = rf"{re.escape(f'{name}:{place}: ')}(ERROR|WARNING): {re.escape(message)}"
+    lines = [line.replace(f"{project.path}/", "../docs/") for line in build_log[0]]
     (result,) = [line for line in lines if re.match(start, line)]
     assert result.endswith(f" [verl.{code}]")
     compare_with_page(result)
@@ -100,8 +100,8 @@ def test_every_code_has_its_case(root):
     assert {*CASES, *TABLE["commands"], *rules} == {*CODES}
 
 
-def test_each_is_silenced_by_its_code_and_nothing_else_is(project, built):
-    codes = [(record.type, record.subtype) for record in built[1]]
+def test_each_is_silenced_by_its_code_and_nothing_else_is(project, build_log):
+    codes = [(record.type, record.subtype) for record in build_log[1]]
     assert {kind for kind, _ in codes} == {"verl"}
     for code in CASES:
         silenced = {each for each in codes if is_suppressed_warning(*each, [f"verl.{code}"])}

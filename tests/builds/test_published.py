@@ -61,8 +61,8 @@ def test_html(pages, published):
     assert words(empty) == "No run is recorded for 405B yet. Add one."
     assert empty.a["href"] == "contributing-a-run.html#verl-add-a-run"
     assert len(soup.select("#size-671b tbody tr")) >= 4
-    shown = "".join(words(build.soup(f"{name}.html")) for name in ("memory", "original-figures"))
-    assert [figure for figure in MEMORY if figure not in shown] == []
+    texts = "".join(words(build.soup(f"{name}.html")) for name in ("memory", "original-figures"))
+    assert [figure for figure in MEMORY if figure not in texts] == []
 
 
 def words_of(row):

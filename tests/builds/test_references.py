@@ -12,7 +12,7 @@ from sphinx.util.inventory import InventoryFile
 
 
 @pytest.fixture
-def shown(own, data):
+def project_with_runs(own, data):
     """A project with a page that shows some objects of each kind."""
     data.run("a", script={"ref": "abc", "path": "examples/x_y_z.sh"})
     data.run("b", label="My; model", task="GRPO-LoRA")
@@ -21,8 +21,8 @@ def shown(own, data):
     return own.page(text, "shown.rst").page("Text.")
 
 
-def test_index_of_runs(shown):
-    build = shown.build()
+def test_index_of_runs(project_with_runs):
+    build = project_with_runs.build()
     soup = build.soup("verl-runindex.html")
     assert words(soup.h1) == "Recorded runs"
     assert [words(row).strip("| ") for row in soup.select("table.indextable tr:not(.pcap)")] == [
@@ -31,8 +31,8 @@ def test_index_of_runs(shown):
     ]  # fmt: skip
 
 
-def test_search_knows_model_gpu_and_script(shown):
-    text = shown.build().text("searchindex.js")
+def test_search_knows_model_gpu_and_script(project_with_runs):
+    text = project_with_runs.build().text("searchindex.js")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
     page = index["docnames"].index("shown")
     for word in ("model", "h100", "x_y_z"):
@@ -44,8 +44,10 @@ def test_search_knows_model_gpu_and_script(shown):
     assert ["verl", "run", "verl run"] in index["objnames"].values()
 
 
-def test_an_output_that_leaves_out_the_page_shows_text(shown):
-    build = shown.page("See :verl:run:`a` and :any:`b`.").build("latex", nitpicky=True, project="p")
+def test_an_output_that_leaves_out_the_page_shows_text(project_with_runs):
+    build = project_with_runs.page("See :verl:run:`a` and :any:`b`.").build(
+        "latex", nitpicky=True, project="p"
+    )
     assert build.warnings == []
     assert re.search(r"See .*\{a\}.* and .*\{b\}", build.text("p.tex"))
 
@@ -61,8 +63,8 @@ def inventory(build) -> dict[str, dict[str, str]]:
     }
 
 
-def test_other_projects_reach_objects(shown, tmp_path):
-    build = shown.page(".. verl-runs:: 7B", "again.rst").build()
+def test_other_projects_reach_objects(project_with_runs, tmp_path):
+    build = project_with_runs.page(".. verl-runs:: 7B", "again.rst").build()
     objects = inventory(build)
     assert objects["verl:run"] == {name: f"shown.html#run-{name}" for name in "abc"}
     assert objects["verl:size"] == {"0.5B": "shown.html#size-0-5b", "7B": "shown.html#size-7b"}

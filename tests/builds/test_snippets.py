@@ -54,7 +54,7 @@ ATTRIBUTES = (
 
 
 @pytest.fixture(scope="module", params=["rst", pytest.param("md", marks=pytest.mark.slow)])
-def built(request, new_project):
+def builds(request, new_project):
     """The builds of all examples in one language, one page each: in HTML, then as text."""
     project = new_project("snippets")
     project.conf.update(extensions=["myst_parser"], verl_resources_data=["data"])
@@ -77,21 +77,21 @@ def outline(element: Tag) -> Iterator[str]:
             continue
         if "headerlink" in child.get("class", ()):
             continue
-        kept = [f"{name}={child[name]}" for name in ATTRIBUTES if name in child.attrs]
-        kept += [f".{name}" for name in child.get("class", ()) if re.match("verl-|(num|wide)$", name)]
+        attributes = [f"{name}={child[name]}" for name in ATTRIBUTES if name in child.attrs]
+        attributes += [f".{name}" for name in child.get("class", ()) if re.match("verl-|(num|wide)$", name)]
         inside = [*outline(child)]
-        if child.name in {"span", "p", "tbody"} and not kept:
+        if child.name in {"span", "p", "tbody"} and not attributes:
             yield from inside
         elif len(inside) == 1 and not inside[0].startswith("<"):
-            yield " ".join([f"<{child.name}>", *kept, "--", *inside])
+            yield " ".join([f"<{child.name}>", *attributes, "--", *inside])
         else:
-            yield " ".join([f"<{child.name}>", *kept])
+            yield " ".join([f"<{child.name}>", *attributes])
             yield from (f"  {line}" for line in inside)
 
 
 @pytest.mark.parametrize("name", SNIPPETS)
-def test_page(built, name):
-    html, text = built
+def test_page(builds, name):
+    html, text = builds
     soup = html.soup(f"{name}.html")
     check_page(soup)
     section = soup.select_one("[role=main] section")
@@ -107,8 +107,8 @@ def test_page(built, name):
     assert result == golden.read_text("utf-8")
 
 
-def test_no_message_and_no_other_golden_file(built):
-    assert [build.warnings for build in built] == [[], []]
+def test_no_message_and_no_other_golden_file(builds):
+    assert [build.warnings for build in builds] == [[], []]
     assert sorted(path.stem for path in GOLDEN.iterdir()) == sorted(SNIPPETS)
 
 
@@ -121,7 +121,7 @@ def used(text: str) -> set[tuple[str, str]]:
     return result
 
 
-def test_every_directive_option_and_role_has_an_example(built):
+def test_every_directive_option_and_role_has_an_example(builds):
     every = {
         (name, option)
         for (name, _form), directive in forms().items()
@@ -129,18 +129,18 @@ def test_every_directive_option_and_role_has_an_example(built):
     }
     assert every - set().union(*map(used, SNIPPETS.values())) == set()
     roles = set(re.findall(r":verl:([a-z]+):`", "".join(SNIPPETS.values())))
-    assert roles == set(built[0].app.env.get_domain("verl").roles)
+    assert roles == set(builds[0].app.env.get_domain("verl").roles)
 
 
 def test_the_documentation_shows_every_example():
-    shown = re.findall(r"\.\. docs-snippet:: (\S+)", (ROOT / "docs/directives.rst").read_text("utf-8"))
+    snippets = re.findall(r"\.\. docs-snippet:: (\S+)", (ROOT / "docs/directives.rst").read_text("utf-8"))
     names = (path.stem for path in SHOWN.glob("*.rst"))
-    assert sorted(shown) == sorted(name for name in names if not name.startswith("readme"))
+    assert sorted(snippets) == sorted(name for name in names if not name.startswith("readme"))
 
 
 @pytest.mark.parametrize(("language", "write"), [("rst", str), ("markdown", in_myst)])
 def test_the_readme_shows_examples_that_are_tested(language, write):
     readme = (ROOT / "README.md").read_text("utf-8")
-    shown = re.findall(rf"^(`{{3,4}}){language}\n(.*?)^\1$", readme, re.MULTILINE | re.DOTALL)
-    assert shown
-    assert {text for _, text in shown} <= {write(text) for text in SNIPPETS.values()}
+    snippets = re.findall(rf"^(`{{3,4}}){language}\n(.*?)^\1$", readme, re.MULTILINE | re.DOTALL)
+    assert snippets
+    assert {text for _, text in snippets} <= {write(text) for text in SNIPPETS.values()}

@@ -36,7 +36,7 @@ def anywhere(message: str) -> str:
     return "(.*?)".join(map(re.escape, re.split(r"\{\w+\}", message))).replace("'", "['’]")
 
 
-def said(messages: Iterable[str], texts: Iterable[str]) -> set[str]:
+def sentences(messages: Iterable[str], texts: Iterable[str]) -> set[str]:
     """Return the messages in the texts: sentences anywhere, words only as a complete text."""
     distinct = set(texts)
     result = set()
@@ -63,11 +63,19 @@ def test_a_chinese_page_says_nothing_in_english(everything, root):
     locale = root / "sphinx_verl_resources/locale"
     catalog = gettext.translation("sphinx_verl_resources", locale, ["zh_CN"])._catalog
     items = {key[0] if isinstance(key, tuple) else key: text for key, text in catalog.items() if key}
-    kept = re.compile(r"\{\w+\}|GPUs?|Gi?B")
-    keys = [key for key, text in items.items() if key != text and re.search("[A-Za-z]{2}", kept.sub("", key))]
+    untranslated = re.compile(r"\{\w+\}|GPUs?|Gi?B")
+    keys = [
+        key
+        for key, text in items.items()
+        if key != text and re.search("[A-Za-z]{2}", untranslated.sub("", key))
+    ]
     chinese = {key: items[key] for key in keys}
     # The first two are the ends of other texts: "Every case", "1 more run"; the third is a label of the data, too.
-    english = said(chinese, blocks(everything.build())) - {"{count} case", "{total} run", "Fragmentation"}
+    english = sentences(chinese, blocks(everything.build())) - {
+        "{count} case",
+        "{total} run",
+        "Fragmentation",
+    }
     assert len(english) > 150
     build = everything.build(language="zh_CN")
     assert build.warnings == []
@@ -75,6 +83,6 @@ def test_a_chinese_page_says_nothing_in_english(everything, root):
     recorded = {text for path in files for text in values(yaml.safe_load(path.read_text("utf-8")))}
     translated = [*blocks(build)]
     own = {text for text in translated if not {text, text.partition(": ")[2]} & recorded}
-    assert said(chinese, own) == set()
+    assert sentences(chinese, own) == set()
     whole = "\n".join(translated)
     assert [message for message in english if not re.search(anywhere(chinese[message]), whole)] == []

@@ -44,30 +44,30 @@ GOOD = SCRIPT.replace("=7 ", "=0.3 ").replace("$BATCH", "64")
 
 def case(name="a", **changes):
     fields = {"id": name, "model": "Qwen/Qwen2.5-7B", "gpus": {"count": 8, "type": "H100"}, "config": CONFIG}
-    kept = {key: value for key, value in {**fields, **changes}.items() if value is not None}
-    return json.loads(json.dumps(kept))  # YAML would write repeated objects as aliases
+    values = {key: value for key, value in {**fields, **changes}.items() if value is not None}
+    return json.loads(json.dumps(values))  # YAML would write repeated objects as aliases
 
 
 @pytest.fixture
 def write(tmp_path):
     """Return a function that writes a file; other values than text become YAML."""
 
-    def written(name, content):
+    def new_file(name, content):
         text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
         (tmp_path / name).write_text(text, "utf-8")
 
-    return written
+    return new_file
 
 
 @pytest.fixture
 def cases(write, result):
     """Return a function that estimates cases; it returns exit code, results and lines of errors."""
 
-    def estimated(*items, words=""):
+    def estimates(*items, words=""):
         write("cases.yaml", [*items])
         return result(f"estimate cases.yaml {words}")
 
-    return estimated
+    return estimates
 
 
 # -- settings
@@ -106,10 +106,10 @@ def test_a_launch_script(result, write):
     script = f"estimate --script run.sh --gpus H100 {mended}"
     code, (output,), err = result(script)
     assert (code, err) == (0, [])
-    written = (
+    new_file = (
         f"{ACTOR}.strategy=megatron algorithm.adv_estimator=grpo trainer.nnodes=2 trainer.n_gpus_per_node=4"
     )
-    assert output == result(f"{OWN} {mended} {written}")[1][0]
+    assert output == result(f"{OWN} {mended} {new_file}")[1][0]
     # What is written out stands above the options, and these above the script.
     more = ("", "--response 16384", "--response 16384 data.max_response_length=512")
     peaks = [result(f"{script} {words}")[1][0]["peak_gib"] for words in more]
@@ -231,8 +231,8 @@ def test_problems_of_a_case_at_their_places(cases, changes, code, message):
 def test_verdicts_of_cases(cases):
     small, unknown = case(gpus={"count": 1, "type": "T4"}), case(gpus={"count": 8, "type": "H10O"})
     code, output, _ = cases(small, unknown)
-    kept = [(item["verdict"], item["fits"], item["capacity_gib"] is None) for item in output]
-    assert (code, kept) == (1, [("does-not-fit", False, False), ("unknown", None, True)])
+    values = [(item["verdict"], item["fits"], item["capacity_gib"] is None) for item in output]
+    assert (code, values) == (1, [("does-not-fit", False, False), ("unknown", None, True)])
     assert [cases(unknown, words=words)[0] for words in ("", "--strict")] == [0, 1]
 
 

@@ -45,11 +45,11 @@ def test_the_text(run):
     """The command says what the page says."""
     code, out, err = run("plan qwen2.5-7b --gpus 8xH100")
     assert (code, err) == (0, "")
-    said = lines(answer(Question("Qwen/Qwen2.5-7B", 8, "H100"), DATA))
-    for line in said:
+    answer_lines = lines(answer(Question("Qwen/Qwen2.5-7B", 8, "H100"), DATA))
+    for line in answer_lines:
         assert " ".join(f"{line.title}: {line.plain}".removeprefix(": ").split()) in " ".join(out.split())
     assert out.startswith("Fits: Qwen/Qwen2.5-7B, GRPO, on 8×H100.\n")
-    assert {line.name for line in said} >= {"verdict", "ran", "offloaded", "host", "sure", "assumed"}
+    assert {line.name for line in answer_lines} >= {"verdict", "ran", "offloaded", "host", "sure", "assumed"}
     verbose = run("plan qwen2.5-7b --gpus 8xH100 --verbose")[1]
     assert ("Evidence" in verbose, "Evidence" in out) == (True, False)
 

@@ -84,7 +84,7 @@ def test_ten_messages_come_first_and_the_rest_is_counted(read, run, name):
     conditions = "".join(f"[ -f {number} ] && X{number}={number}\n" for number in range(14))
     script = conditions + SCRIPT.replace("=$N", f"=$N {words}")
     code, _, every = read(name, script, "--verbose")
-    shown, _, first = read(name, script)
-    assert (code, len(every) >= 16) == (shown, True)
+    exit_code, _, first = read(name, script)
+    assert (code, len(every) >= 16) == (exit_code, True)
     assert first[10:] == [f"… and {len(every) - 10} more messages; --verbose shows all"]
     assert set(first[:10]) <= set(every)

@@ -24,7 +24,7 @@ DIRECTIVES = [
 
 
 @pytest.fixture(scope="module", params=PROJECTS, ids=lambda entry: entry["project"])
-def built(request, new_project):
+def case_and_build(request, new_project):
     """Return an entry of the table and the build of a page with everything in it."""
     entry, project = request.param, new_project("docs")
     for name, text in entry.get("files", {}).items():
@@ -55,17 +55,17 @@ def shortened(output, wanted):
     ]
 
 
-def test_values(built):
-    entry, build = built
-    shown = [
+def test_values(case_and_build):
+    entry, build = case_and_build
+    figures = [
         item.get_text().strip() for item in build.soup().select("ol.arabic li") if item.select(".verl-value")
     ]
     named = {**entry["values"], **entry.get("data", {})}
-    assert dict(zip(named, shown, strict=True)) == named
+    assert dict(zip(named, figures, strict=True)) == named
 
 
-def test_problems(built):
-    entry, build = built
+def test_problems(case_and_build):
+    entry, build = case_and_build
     assert len(build.soup().select("ol .verl-problem")) == len(entry["errors"])
     first = 4 + len(entry["values"])
     wanted = [f"index.rst:{first + at}: ERROR … {words}" for at, words in enumerate(entry["errors"].values())]
@@ -77,8 +77,8 @@ def test_problems(built):
     assert len(build.warnings) == len(wanted), build.warnings
 
 
-def test_tables(built):
-    entry, build = built
+def test_tables(case_and_build):
+    entry, build = case_and_build
     tables = {
         table.caption.get_text().partition(":")[0]: table
         for table in build.soup().select("table.verl-requirements")
@@ -104,8 +104,8 @@ def test_numbers_in_formulas_give_their_results(project):
     assert len(formulas) > 100
     for numbers, result in formulas:
         value = eval(numbers.replace(",", "").replace("×", "*").replace("÷", "/"))
-        shown = float(result.replace(",", ""))
-        assert math.isclose(value if "+" in numbers else value / 1e9, shown, abs_tol=0.06), numbers
+        figure = float(result.replace(",", ""))
+        assert math.isclose(value if "+" in numbers else value / 1e9, figure, abs_tol=0.06), numbers
 
 
 def test_every_printed_minimum_would_hold_the_total(project):

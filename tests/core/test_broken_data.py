@@ -46,12 +46,12 @@ def folder_of(entry) -> str:
     return re.sub(r"\W+", "-", entry["name"].lower())
 
 
-def pattern(entry, said: str) -> str:
+def pattern(entry, text: str) -> str:
     """Return the regular expression of a line of ``check`` for a line of the table."""
     path = re.escape(f"{folder_of(entry)}/{entry.get('file', 'runs/a.yaml')}:")
-    if re.match(r"\d+:\d+: ", said):
-        return path + re.escape(said)
-    place, level, code, words = re.fullmatch(r"(\S+) (\S+) (\S+): (.*)", said).groups()
+    if re.match(r"\d+:\d+: ", text):
+        return path + re.escape(text)
+    place, level, code, words = re.fullmatch(r"(\S+) (\S+) (\S+): (.*)", text).groups()
     return (
         rf"{path}{place}: {level}: .*{'.*'.join(map(re.escape, words.split(' … ')))}.* \[verl\.(?:{code})\]"
     )
@@ -67,7 +67,7 @@ def check(base: Path, *folders: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory) -> list[str]:
+def messages(tmp_path_factory) -> list[str]:
     """Return what one ``check`` of all directories prints."""
     base = tmp_path_factory.mktemp("broken")
     for entry in ENTRIES:
@@ -85,19 +85,19 @@ def printed(tmp_path_factory) -> list[str]:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry["name"])
-def test_problems(printed, entry):
-    result = [line for line in printed if line.startswith(f"{folder_of(entry)}/")]
-    wanted = [pattern(entry, said) for said in entry["says"] if said != "…"]
+def test_problems(messages, entry):
+    result = [line for line in messages if line.startswith(f"{folder_of(entry)}/")]
+    wanted = [pattern(entry, text) for text in entry["says"] if text != "…"]
     others = "…" in entry["says"]
     assert others or len(result) == len(wanted), result
     for form in wanted:
         assert [line for line in result if re.fullmatch(form, line)], f"{form}\n" + "\n".join(result)
 
 
-def test_every_problem_belongs_to_an_entry(printed):
+def test_every_problem_belongs_to_an_entry(messages):
     names = {folder_of(entry) for entry in ENTRIES}
     assert len(names) == len(ENTRIES)
-    assert [line for line in printed if line.partition("/")[0] not in names] == []
+    assert [line for line in messages if line.partition("/")[0] not in names] == []
 
 
 def test_the_parser_without_libyaml_gives_the_same(tmp_path):
@@ -113,9 +113,9 @@ def test_the_parser_without_libyaml_gives_the_same(tmp_path):
             print(*read_yaml(text.encode(), "a.yaml").problems, sep="\\n")
     """
     commands = ([sys.executable, "-c", code, parser] for parser in ("libyaml", "python"))
-    printed = (subprocess.check_output(command, input=json.dumps(texts), text=True) for command in commands)
+    messages = (subprocess.check_output(command, input=json.dumps(texts), text=True) for command in commands)
     # Each parser has its own words.
-    one, other = (re.sub("not valid YAML: [^;]*", "not valid YAML", text) for text in printed)
+    one, other = (re.sub("not valid YAML: [^;]*", "not valid YAML", text) for text in messages)
     assert one == other
     assert one.count("verl.") > 20
 

@@ -96,8 +96,8 @@ def test_the_example_of_the_documentation_is_right_once_it_is_filled_in(root, da
     monkeypatch.chdir(data.path.parent)
     name = "qwen2-5-7b-grpo-2xh100.yaml"
     text = (root / "docs/examples" / name).read_text("utf-8")
-    filled = re.sub("TODO-[a-z-]+", "https://example.org/x", text).replace("TODO", "Jane Doe")
-    for content, errors in ((text, 3), (filled, 0)):
+    complete = re.sub("TODO-[a-z-]+", "https://example.org/x", text).replace("TODO", "Jane Doe")
+    for content, errors in ((text, 3), (complete, 0)):
         data.write(f"runs/{name}", content)
         assert main(["check"]) == bool(errors)
         assert capsys.readouterr().err.count("[verl.todo]") == errors

@@ -33,7 +33,7 @@ sys.meta_path.insert(0, Finder())
 """
 
 
-def filled(folder: Path) -> Path:
+def with_files(folder: Path) -> Path:
     """Write the files of the table into a folder."""
     for name, text in TABLE["files"].items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ def filled(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Return a folder with the files of the table, in which no test writes."""
-    return filled(tmp_path_factory.mktemp("commands"))
+    return with_files(tmp_path_factory.mktemp("commands"))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def there(folder, monkeypatch):
 def here(tmp_path, monkeypatch):
     """Return a folder of the test with the files of the table, which is the current one."""
     monkeypatch.chdir(tmp_path)
-    return filled(tmp_path)
+    return with_files(tmp_path)
 
 
 @pytest.fixture
@@ -106,16 +106,16 @@ def test_printed(there, run, monkeypatch, entry):
 @pytest.mark.parametrize("line", ["check warned", "check bad/data --format json", "table --format csv", "export", "schema gpus",
     "plan qwen2.5-7b --gpus 8xH100", "estimate cases.yaml", "diagnose run.log"])  # fmt: skip
 def test_output_goes_into_a_file_whose_link_stays(here, run, line):
-    code, printed, err = run(line)
+    code, output, err = run(line)
     if line.startswith("schema"):
         assert run(f"{line} --output out") == (0, "", "")
         assert [file.name for file in Path("out").iterdir()] == ["gpus.json"]
-        assert Path("out/gpus.json").read_text("utf-8") == printed
+        assert Path("out/gpus.json").read_text("utf-8") == output
         return
     for _ in range(2):
         assert run(f"{line} --output link") == (code, "", err)
         assert Path("link").is_symlink()
-        assert Path("out.txt").read_text("utf-8") == (printed or "\n")
+        assert Path("out.txt").read_text("utf-8") == (output or "\n")
 
 
 def test_only_data_files_may_not_be_links_that_lead_out(here, run):
@@ -146,8 +146,8 @@ def test_all_schemas(run, tmp_path, root):
         name = words.removeprefix("schema").strip() or "run"
         assert run(words) == (0, (root / f"data/schema/{name}.json").read_text("utf-8"), "")
     assert run(f"schema --output {tmp_path / 'all/new'}") == (0, "", "")
-    written = {path.name: path.read_bytes() for path in (tmp_path / "all/new").iterdir()}
-    assert written == {path.name: path.read_bytes() for path in (root / "data/schema").iterdir()}
+    contents = {path.name: path.read_bytes() for path in (tmp_path / "all/new").iterdir()}
+    assert contents == {path.name: path.read_bytes() for path in (root / "data/schema").iterdir()}
 
 
 def test_export_is_what_the_page_offers(here, project, run):

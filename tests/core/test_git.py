@@ -82,8 +82,8 @@ def test_commits(verl, report):
 def test_paths(verl, report):
     problems = report([f"evidence: [{{kind: script, ref: v0.4.0, path: {path}}}]" for path in TABLE["paths"]])
     for lines, words in zip(problems, TABLE["paths"].values(), strict=True):
-        said = [words in line and "evidence.0.path: v0.4.0 has no file" in line for line in lines]
-        assert said == [True] * bool(words)
+        matches = [words in line and "evidence.0.path: v0.4.0 has no file" in line for line in lines]
+        assert matches == [True] * bool(words)
 
 
 def test_settings_beside_those_of_the_script(verl, report):

@@ -53,9 +53,9 @@ def test_a_fixture_gets_exactly_the_messages_that_it_expects(fixture, tmp_path, 
     files = unpack(fixture.read_text("utf-8"), tmp_path)
     monkeypatch.chdir(tmp_path)
     main(["check", "data", *(["--repo", "verl"] if Path("verl").is_dir() else [])])
-    printed = capsys.readouterr().err.splitlines()
-    assert sorted(printed) == expected(files)
-    assert bool(printed) == (fixture.stem != "good")
+    lines = capsys.readouterr().err.splitlines()
+    assert sorted(lines) == expected(files)
+    assert bool(lines) == (fixture.stem != "good")
 
 
 @pytest.mark.parametrize("code", RULES)

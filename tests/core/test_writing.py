@@ -40,8 +40,8 @@ def test_a_key_that_is_new_to_the_configuration_gets_a_plus():
 def test_a_shell_hands_on_one_argument(text):
     (word,) = overrides({"key": text})
     assert "\n" not in word
-    printed = subprocess.run(["bash", "-c", f"printf '%s\\0' {word}"], capture_output=True, check=True).stdout
-    assert re.fullmatch(rb"key=[^\0]*\0", printed)
+    output = subprocess.run(["bash", "-c", f"printf '%s\\0' {word}"], capture_output=True, check=True).stdout
+    assert re.fullmatch(rb"key=[^\0]*\0", output)
 
 
 texts = st.text(max_size=5) | st.sampled_from(

@@ -89,7 +89,7 @@ def test_a_plan_never_contradicts_an_estimate_of_its_own_command(question):
         assert best.peak + best.errors[0] * best.peak_phase.counted <= best.capacity
 
 
-def printed(*words):
+def result_of(*words):
     """Return the JSON that a command prints."""
     output = io.StringIO()
     with contextlib.ExitStack() as stack:
@@ -115,7 +115,7 @@ def test_the_commands_have_the_answer_of_the_python_api(question):
     options += [f"--lora={question.lora}"] if question.lora else []
     options += [f"--gpus={question.gpus}x{question.gpu}"]
     options += [f"{key}={value}" for key, value in question.overrides.items()]
-    planned = printed("plan", question.model, *options)
+    planned = result_of("plan", question.model, *options)
     assert figures(planned) == of(own)
     runs = [(run, word) for word in WORDS for run in planned[word]]
     assert runs == [(run.id, run.word) for run in own.evidence]
@@ -128,8 +128,8 @@ def test_the_commands_have_the_answer_of_the_python_api(question):
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder) / "run.sh"
             script.write_text(planned["command"].replace("$HOME", "/home/me"))
-            (estimated,) = printed("estimate", f"--gpu={question.gpu}", "--script", str(script))
-        assert figures(estimated)[1:] == figures(planned)[1:]
+            (estimate,) = result_of("estimate", f"--gpu={question.gpu}", "--script", str(script))
+        assert figures(estimate)[1:] == figures(planned)[1:]
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_a_table_of_the_fewest_has_the_answer_of_the_command_line(memory, size, 
     )
     model = size_models(DATA)[size]
     options = [f"--task={task}", *([f"--lora={rank}"] if rank else [])]
-    planned = {tuple(line["types"]): line for line in printed("plan", model, *options)["fewest"]}
+    planned = {tuple(line["types"]): line for line in result_of("plan", model, *options)["fewest"]}
     assert tables
     for table in tables:
         ((_size, full, lora),) = table
@@ -168,12 +168,14 @@ def form_texts(model):
 
 
 @given(st.sampled_from(["Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-30B-A3B"]), st.data())
-def test_the_form_has_the_answer_of_the_python_api(model, chosen):
+def test_the_form_has_the_answer_of_the_python_api(model, choices):
     answers, *records = map(json.loads, form_texts(model))
     groups = gpu_groups(DATA)
-    place, at = (chosen.draw(st.integers(0, most - 1)) for most in (len(groups), len(RANKS) * len(RESPONSES)))
+    place, at = (
+        choices.draw(st.integers(0, most - 1)) for most in (len(groups), len(RANKS) * len(RESPONSES))
+    )
     first, fits, *cells = answers["windows"][place * len(RANKS) * len(RESPONSES) + at]
-    number = chosen.draw(st.integers(0, len(cells) - 1))
+    number = choices.draw(st.integers(0, len(cells) - 1))
     rank, response = RANKS[at // len(RESPONSES)], RESPONSES[at % len(RESPONSES)]
     question, gpu = Question(model, lora=rank, response=response), groups[place][0].name
     count = POWERS[first + number]
@@ -186,5 +188,5 @@ def test_the_form_has_the_answer_of_the_python_api(model, chosen):
     about = {"gpus": {"count": count, "type": gpu}, "lora_rank": rank, "response": response}
     (record,) = (each for each in records if about.items() <= each.items())
     options = [f"--gpus={count}x{gpu}", f"--response={response}", *([f"--lora={rank}"] if rank else [])]
-    planned = printed("plan", model, *options)
+    planned = result_of("plan", model, *options)
     assert record == about | {name: planned[name] for name in ("model", *FEWEST_FIELDS)}

@@ -53,10 +53,10 @@ def test_it_is_complete(command):
 )
 def test_data_files_are_those_of_the_script_or_left_to_fill_in(command, question, files, comments):
     """GSM8K has no images: examples/grpo_trainer/run_qwen2_5_vl_7b_fsdp.sh at 1dda039b9 has other files."""
-    *said, settings = command(**question).split("python3 ")
+    *start, settings = command(**question).split("python3 ")
     assert f"data.train_files={files} " in settings
-    assert ("".join(said).count("\n"), "".join(said).count("# ")) == (comments, comments)
-    assert ("FP8" in "".join(said)) == (comments == 2)
+    assert ("".join(start).count("\n"), "".join(start).count("# ")) == (comments, comments)
+    assert ("FP8" in "".join(start)) == (comments == 2)
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ RECORDED = [pair for pairs in runs_by_shape(DATA).values() for pair in pairs]
 THAT_RAN = {run.id: (run, own) for run, own in RECORDED if run.word != "claimed" and own.memory_gb}
 
 
-def runs(model, gpus, gpu, **asked):
-    return runs_for(profile_of(request_of(Question(model, gpus, gpu, **asked)), DATA), DATA)
+def runs(model, gpus, gpu, **question):
+    return runs_for(profile_of(request_of(Question(model, gpus, gpu, **question)), DATA), DATA)
 
 
-def bearing(*asked, **more):
-    return [run.id for run in runs(*asked, **more)]
+def bearing(*question, **more):
+    return [run.id for run in runs(*question, **more)]
 
 
 @pytest.mark.parametrize("gpu", ["H800", "H100", "A100-80GB", "A800", "H20", "H200"])
@@ -43,7 +43,7 @@ def test_a_run_counts_for_the_same_shape_and_gpus_with_as_much_memory(model, gpu
 
 
 @pytest.mark.parametrize(
-    ("model", "gpus", "gpu", "asked"),
+    ("model", "gpus", "gpu", "question"),
     [
         ("Qwen/Qwen3-8B", 2, "H800", {}),
         (SEVEN, 1, "H800", {}),
@@ -58,8 +58,8 @@ def test_a_run_counts_for_the_same_shape_and_gpus_with_as_much_memory(model, gpu
         (SEVEN, 2, None, {}),
     ],
 )
-def test_a_run_does_not_count_for_what_needs_more_or_is_something_else(model, gpus, gpu, asked):
-    assert H800 not in bearing(model, gpus, gpu, **asked)
+def test_a_run_does_not_count_for_what_needs_more_or_is_something_else(model, gpus, gpu, question):
+    assert H800 not in bearing(model, gpus, gpu, **question)
 
 
 def test_more_gpus_more_memory_and_shorter_responses_keep_all_evidence():
@@ -74,12 +74,12 @@ def test_more_gpus_more_memory_and_shorter_responses_keep_all_evidence():
 
 
 def test_the_nearest_run_comes_first_within_each_word():
-    found = runs(SEVEN, 128, "H20")
-    assert [run.word for run in found] == sorted(
-        (run.word for run in found), key=["ran", "reported", "claimed"].index
+    result = runs(SEVEN, 128, "H20")
+    assert [run.word for run in result] == sorted(
+        (run.word for run in result), key=["ran", "reported", "claimed"].index
     )
-    assert found[0].id == H800  # ran, although on fewer GPUs of another type
-    reported = [run.gpus.count for run in found if run.word == "reported" and run.gpus.type == "H20"]
+    assert result[0].id == H800  # ran, although on fewer GPUs of another type
+    reported = [run.gpus.count for run in result if run.word == "reported" and run.gpus.type == "H20"]
     assert reported == sorted(reported, reverse=True)
 
 
@@ -116,11 +116,11 @@ def test_a_run_on_unknown_gpus_is_named_last_and_proves_nothing():
 
 
 def test_a_contested_run_proves_nothing():
-    found = answer(Question("Qwen/Qwen2.5-32B", 8, "H20"), DATA)
+    result = answer(Question("Qwen/Qwen2.5-32B", 8, "H20"), DATA)
     contested = "qwen2-5-32b-grpo-8xh20"
-    assert found.contested == {contested: "https://github.com/verl-project/verl/issues/3124"}
-    assert contested not in [run.id for run in found.proof]
-    assert smallest_run(found.profile, DATA)[1].id != contested
+    assert result.contested == {contested: "https://github.com/verl-project/verl/issues/3124"}
+    assert contested not in [run.id for run in result.proof]
+    assert smallest_run(result.profile, DATA)[1].id != contested
 
 
 def test_a_length_that_was_not_read_leaves_no_evidence():
@@ -136,9 +136,9 @@ def test_a_mean_response_says_that_responses_were_longer():
 
 def test_every_run_with_known_memory_bears_on_its_own_question():
     """A run's profile is compared with itself."""
-    known = [own for _, own in RECORDED if own.memory_gb]
-    assert len(known) > 40
-    assert all(own.shows_fit(own) for own in known)
+    capacities = [own for _, own in RECORDED if own.memory_gb]
+    assert len(capacities) > 40
+    assert all(own.shows_fit(own) for own in capacities)
 
 
 # -- no recorded run that ran is contradicted
@@ -164,36 +164,36 @@ def test_no_recorded_run_is_contradicted(run_id):
         if (gpu.memory_gb, gpu.vendor, gpu.bfloat16) == (own.memory_gb, *own.device)
     ]
     for gpus, gpu in {(own.gpus, own.gpu), (2 * own.gpus, own.gpu), (own.gpus, alike[-1])}:
-        found = answer(question_of(run, own, gpus, gpu), DATA)
-        assert found.verdict != "does-not-fit", (gpus, gpu)
-        assert run_id in [run.id for run in found.evidence], (gpus, gpu)
+        result = answer(question_of(run, own, gpus, gpu), DATA)
+        assert result.verdict != "does-not-fit", (gpus, gpu)
+        assert run_id in [run.id for run in result.evidence], (gpus, gpu)
 
 
 @pytest.mark.parametrize("run_id", THAT_RAN)
 def test_its_own_settings_are_not_contradicted_either(run_id):
     request = request_of_run(THAT_RAN[run_id][0], DATA)
-    found = answer_settings(request, DATA)
-    assert found.verdict != "does-not-fit"
-    assert run_id in [run.id for run in found.evidence]
+    result = answer_settings(request, DATA)
+    assert result.verdict != "does-not-fit"
+    assert run_id in [run.id for run in result.evidence]
 
 
 @pytest.mark.parametrize("run_id", [run_id for run_id, (run, _) in THAT_RAN.items() if run.settings])
 def test_nor_is_the_run_where_it_is_shown(run_id):
-    found = answer_run(DATA.runs[run_id], DATA)
-    assert found.verdict != "does-not-fit"
-    assert found.evidence[0].id == run_id
+    result = answer_run(DATA.runs[run_id], DATA)
+    assert result.verdict != "does-not-fit"
+    assert result.evidence[0].id == run_id
 
 
 def test_a_run_says_nothing_about_settings_that_take_more_than_its_own():
     run = DATA.runs[H800]
     own = request_of_run(run, DATA)
-    kept = {f"actor_rollout_ref.actor.fsdp_config.{part}_offload": False for part in ("param", "optimizer")}
+    on_gpu = {f"actor_rollout_ref.actor.fsdp_config.{part}_offload": False for part in ("param", "optimizer")}
     budget = {"actor_rollout_ref.actor.use_dynamic_bsz": True, "data.max_response_length": 1024}
-    more = Request(run.model, {**own.config, **kept, **budget}, own.gpus, own.gpu, version=own.version)
-    found = answer_settings(more, DATA)
-    assert H800 in [run.id for run in found.evidence]
-    assert found.best.estimate.low > found.best.estimate.capacity
-    assert found.verdict == "does-not-fit"
+    more = Request(run.model, {**own.config, **on_gpu, **budget}, own.gpus, own.gpu, version=own.version)
+    result = answer_settings(more, DATA)
+    assert H800 in [run.id for run in result.evidence]
+    assert result.best.estimate.low > result.best.estimate.capacity
+    assert result.verdict == "does-not-fit"
 
 
 def test_an_export_does_not_compare_all_runs_with_each_other(root, tmp_path):
@@ -223,9 +223,9 @@ def test_an_export_does_not_compare_all_runs_with_each_other(root, tmp_path):
 )
 def test_measured_runs_of_the_same_kind(model, config, version, runs, error):
     """By backend, time of verl, full fine-tuning or adapters, dense or experts."""
-    found = answer_settings(Request(model, config, gpus=8, gpu="H200", version=version), DATA)
-    mean = found.accuracy and found.accuracy.mean_error
-    assert (found.accuracy.cases if found.accuracy else 0, mean) == (
+    result = answer_settings(Request(model, config, gpus=8, gpu="H200", version=version), DATA)
+    mean = result.accuracy and result.accuracy.mean_error
+    assert (result.accuracy.cases if result.accuracy else 0, mean) == (
         runs,
         error and pytest.approx(error, abs=5e-4),
     )
@@ -240,12 +240,12 @@ def test_measured_runs_of_the_same_kind(model, config, version, runs, error):
     ],
 )
 def test_an_estimate_that_undercuts_every_recorded_run_says_so(model, gpus, gpu, undercuts):
-    found = answer(Question(model, gpus, gpu), DATA)
-    run = found.undercuts
-    assert (found.verdict, run and run.id) == ("fits", undercuts)
+    result = answer(Question(model, gpus, gpu), DATA)
+    run = result.undercuts
+    assert (result.verdict, run and run.id) == ("fits", undercuts)
 
 
 def test_gpus_for_rollout_alone_count_as_memory():
     pool = {"rollout.nnodes": 1, "rollout.n_gpus_per_node": 8}  # the smallest recorded run has 16 GPUs, too
-    found = answer(Question("Qwen/Qwen2.5-Math-7B", 8, "H20", "DAPO", overrides=pool), DATA)
-    assert (found.verdict, found.all_gpus, found.undercuts) == ("fits", 16, None)
+    result = answer(Question("Qwen/Qwen2.5-Math-7B", 8, "H20", "DAPO", overrides=pool), DATA)
+    assert (result.verdict, result.all_gpus, result.undercuts) == ("fits", 16, None)

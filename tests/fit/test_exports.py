@@ -35,7 +35,7 @@ any_text = texts.map(lambda text: " ".join(FORBIDDEN.sub("", text).split())).fil
 )
 
 
-def printed(text: str, form: str, *more: str) -> str:
+def output(text: str, form: str, *more: str) -> str:
     """Return a table with one row, and the text in its first cell."""
     return runs_text([Run(**RUN, settings={"data.x": text})], [COLUMN, *more], form)
 
@@ -64,7 +64,7 @@ ACTIVE = re.compile(r"@\w|#\d|\bGH-\d|:[\w+-]+:|\$.+\$|://|www\.", re.IGNORECASE
     text="<b>&amp;</b> ~~a~~ @name #1 GH-1 org/repo#2 www.a.b https://c.d e@f `|` \\| :smile: *a* _b_ a_b_c"
 )
 def test_github(markdown, text):
-    soup = markdown(printed(text, "github"))
+    soup = markdown(output(text, "github"))
     assert cell_of(soup) == text
     assert {tag.name for tag in soup.select("td *")} <= {"span"}
     assert not [node for node in soup.select_one("td").find_all(string=True) if ACTIVE.search(node)]
@@ -74,7 +74,7 @@ def test_github(markdown, text):
 @example(text="\\", more=())
 def test_restructured_text(text, more):
     document = publish_doctree(
-        printed(text, "list-table", *more), settings_overrides={"report_level": 5, "smart_quotes": False}
+        output(text, "list-table", *more), settings_overrides={"report_level": 5, "smart_quotes": False}
     )
     for message in list(document.findall(nodes.system_message)):
         assert message["level"] == 1  # a message that is not shown

@@ -109,6 +109,6 @@ def test_only_what_decides_answers_computes_them_again(project, data, monkeypatc
     assert computed(added="2026-01-01") == ["Qwen2.5-7B"]
     data.write("gpus.yaml", GPU)
     assert computed(added="2026-01-01") == both
-    (kept, _other) = (project.path / "_build/doctrees").glob("verl-what-if-*")
-    kept.write_text(kept.read_text()[:-1])
+    (file, _other) = (project.path / "_build/doctrees").glob("verl-what-if-*")
+    file.write_text(file.read_text()[:-1])
     assert len(computed("Text.", added="2026-01-01")) == 1

@@ -56,8 +56,8 @@ def test_the_search_finds_the_first_level_on_which_a_layout_fits(model, gpus, gp
     first, best = next(fitting, None), search.Searches(request_of(question), DATA).on(gpus, gpu)
     assert best.fits == bool(first)
     if first:
-        chosen = {key: best.request.config.get(key, value) for key, value in first.settings.items()}
-        assert (chosen, best.is_megatron) == (first.settings, first.backend == "megatron")
+        values = {key: best.request.config.get(key, value) for key, value in first.settings.items()}
+        assert (values, best.is_megatron) == (first.settings, first.backend == "megatron")
 
 
 QUESTIONS = st.builds(

@@ -79,13 +79,13 @@ def test_lengths_are_said_where_a_verdict_depends_on_them(monkeypatch, own):
 def test_what_ran_needed_no_more_than_its_gpu(own):
     """memory/test_accuracy.py compares the figures of all recorded runs."""
     texts = [why(replace(own, capacity=size, ran=True)) for size in (own.high, own.high - 1, own.low / 2)]
-    shown = (
+    expected = (
         "",
         "It ran, so it needed no more than the GPU's memory.",
         "It ran although the estimate is above the GPU's memory",
     )
     assert "It ran" not in texts[0]
-    assert [text in said for text, said in zip(shown, texts, strict=True)] == [True, True, True]
+    assert [text in line for text, line in zip(expected, texts, strict=True)] == [True, True, True]
 
 
 def test_a_contested_run_is_never_shown_without_the_report():

@@ -55,7 +55,7 @@ def data():
 
 
 @pytest.fixture
-def found(data):
+def diagnose_log(data):
     """Return a function that diagnoses a failure of a run on eight H100."""
 
     def diagnosed(
@@ -91,9 +91,9 @@ CASES = yaml.safe_load((Path(__file__).parent / "diagnoses.yaml").read_text("utf
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
-def test_the_first_actions(found, case):
+def test_the_first_actions(diagnose_log, case):
     facts = {key: value for key, value in case.items() if key not in ("about", "steps", "more")}
-    actions = actions_for(found(**facts))
+    actions = actions_for(diagnose_log(**facts))
     assert len(actions) <= 4
     if "more" not in case:
         assert len(actions) == len(case["steps"]), actions
@@ -108,9 +108,9 @@ def test_the_first_actions(found, case):
 
 
 @pytest.mark.parametrize("phase", [*PHASES, "unknown"])
-def test_no_phase_without_an_answer(found, phase):
+def test_no_phase_without_an_answer(diagnose_log, phase):
     for settings in (None, {}, {"algorithm.adv_estimator": "gae"}):
-        diagnosis = found(phase, settings=settings)
+        diagnosis = diagnose_log(phase, settings=settings)
         actions = actions_for(diagnosis)
         assert len({str(action.overrides or action.sentence) for action in actions}) == len(actions)
         of_critic = {key.startswith("critic.") for action in actions for key in action.overrides}
@@ -128,9 +128,9 @@ def test_no_phase_without_an_answer(found, phase):
         assert ("no step is sure" in text or "No setting lowers" in text) != bool(actions)
 
 
-def test_what_the_log_measured_comes_first(found):
+def test_what_the_log_measured_comes_first(diagnose_log):
     sizes = {"capacity": 79, "free": 1, "in_use": 77, "allocated": 10, "reserved_unallocated": 2, "tried": 2}
-    text = diagnosis_text(found("update-backward", sizes=sizes, sleep={"freed": 0.0, "left": 63}))
+    text = diagnosis_text(diagnose_log("update-backward", sizes=sizes, sleep={"freed": 0.0, "left": 63}))
     places = [
         text.index(words)
         for words in (
@@ -143,21 +143,21 @@ def test_what_the_log_measured_comes_first(found):
     ]
     assert places == sorted(places)
     assert "other processes" not in text
-    assert found("update-backward", sizes={"in_use": 77, "allocated": 83}).holders == {}
+    assert diagnose_log("update-backward", sizes={"in_use": 77, "allocated": 83}).holders == {}
 
 
-def test_phases_that_passed_bound_the_lengths(found):
+def test_phases_that_passed_bound_the_lengths(diagnose_log):
     settings = {
         "actor.ppo_max_token_len_per_gpu": 300_000,
         "data.max_response_length": 100_000,
         "rollout.max_model_len": 101_024,
     }
-    diagnosis = found("update-backward", settings=settings)
+    diagnosis = diagnose_log("update-backward", settings=settings)
     passed = diagnosis.estimate.of_phase("update-forward", "rollout")
     assert diagnosis.bound < 101_024
     assert passed.low <= diagnosis.estimate.capacity
     assert "since the phases before it passed" in " ".join(diagnosis.assumed)
-    assert found("update-backward").bound is None
+    assert diagnose_log("update-backward").bound is None
 
 
 @pytest.mark.parametrize(
@@ -177,12 +177,12 @@ def test_phases_that_passed_bound_the_lengths(found):
         ("critic-backward", {}, "not the settings of the failed run"),  # GRPO has no critic
     ],
 )
-def test_contradictions(found, phase, facts, words):
-    assert words in " ".join(found(phase, **facts).differences())
+def test_contradictions(diagnose_log, phase, facts, words):
+    assert words in " ".join(diagnose_log(phase, **facts).differences())
 
 
-def test_nothing_is_compared_with_an_unknown_gpu(found):
-    diagnosis = found("rollout", gpu="", sizes={"capacity": 70, "free": 0, "tried": 2})
+def test_nothing_is_compared_with_an_unknown_gpu(diagnose_log):
+    diagnosis = diagnose_log("rollout", gpu="", sizes={"capacity": 70, "free": 0, "tried": 2})
     assert [*diagnosis.differences()] == []
 
 
@@ -196,26 +196,29 @@ def test_nothing_is_compared_with_an_unknown_gpu(found):
         ({"settings": {}}, "the version of verl"),
     ],
 )
-def test_the_log_bounds_the_release(found, facts, release):
-    assert release in found("update-backward", **facts).missing
-    assert found("update-backward", versions={"verl": "0.8.0"}).request.version == (0, 8, 0)
+def test_the_log_bounds_the_release(diagnose_log, facts, release):
+    assert release in diagnose_log("update-backward", **facts).missing
+    assert diagnose_log("update-backward", versions={"verl": "0.8.0"}).request.version == (0, 8, 0)
 
 
-def test_the_gpu_is_known_by_its_memory(found):
-    diagnosis = found("update-backward", gpu="", sizes={"capacity": 47.4})
+def test_the_gpu_is_known_by_its_memory(diagnose_log):
+    diagnosis = diagnose_log("update-backward", gpu="", sizes={"capacity": 47.4})
     assert diagnosis.request.memory_gb == 48
     assert any("48 GB" in text for text in diagnosis.missing)
-    assert found("host", "ray-memory", gpu="", sizes={"capacity": 47.4}).request.memory_gb is None
+    assert diagnose_log("host", "ray-memory", gpu="", sizes={"capacity": 47.4}).request.memory_gb is None
 
 
-def test_possible_phases_that_the_run_does_not_have_are_left_out(found):
-    assert found("unknown", phases=("update-backward", "critic-backward")).failure.phase == "update-backward"
+def test_possible_phases_that_the_run_does_not_have_are_left_out(diagnose_log):
+    assert (
+        diagnose_log("unknown", phases=("update-backward", "critic-backward")).failure.phase
+        == "update-backward"
+    )
 
 
-def test_a_log_without_a_failure(found):
+def test_a_log_without_a_failure(diagnose_log):
     figures = Figures()
     figures.add(metrics_in(Line("step:7 - perf/max_memory_allocated_gb:60")))
-    diagnosis = found(None, figures=figures)
+    diagnosis = diagnose_log(None, figures=figures)
     assert (diagnosis.failure, diagnosis.missing[0], actions_for(diagnosis)) == (
         None,
         "an out-of-memory failure",

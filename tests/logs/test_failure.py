@@ -18,16 +18,16 @@ from sphinx_verl_resources.memory.registries import EstimatorContext
 GIB = 2**30
 
 
-def read_log(blocks, shown, **options):
-    return read_stream(io.BytesIO(b"".join(blocks)), shown, **options)
+def read_log(blocks, name, **options):
+    return read_stream(io.BytesIO(b"".join(blocks)), name, **options)
 
 
 def failure(*lines):
     return read_log(["\n".join(lines).encode()], "run.log").failure
 
 
-def sizes_of(found, *names):
-    return [found.sizes[name] / GIB if name in found.sizes else None for name in names]
+def sizes_of(result, *names):
+    return [result.sizes[name] / GIB if name in result.sizes else None for name in names]
 
 
 @pytest.fixture(scope="session")
@@ -36,11 +36,11 @@ def cases(root):
 
 
 def test_each_kind_of_failure(cases):
-    found = {name: read_log([log_of(case)], name).failure for name, case in cases.items()}
-    told = {name: each and (each.phase, each.how, each.form) for name, each in found.items()}
-    assert told == {name: case["told"] and tuple(case["told"]) for name, case in cases.items()}
+    failures = {name: read_log([log_of(case)], name).failure for name, case in cases.items()}
+    reading = {name: each and (each.phase, each.how, each.form) for name, each in failures.items()}
+    assert reading == {name: case["told"] and tuple(case["told"]) for name, case in cases.items()}
     assert {name for name, case in cases.items() if case.get("step")} == {
-        name for name, each in found.items() if each and each.step == 2
+        name for name, each in failures.items() if each and each.step == 2
     }
 
 
@@ -56,9 +56,9 @@ def test_each_kind_of_failure(cases):
 )
 def test_how_workers_print(root, name, phase, form, line):
     content = (root / f"tests/logs/excerpts/{name}.log").read_bytes()
-    found = failure(content.decode())
-    assert (found.phase, found.form, found.place.line) == (phase, form, line)
-    assert found.sizes.get("tried")
+    result = failure(content.decode())
+    assert (result.phase, result.form, result.place.line) == (phase, form, line)
+    assert result.sizes.get("tried")
     bars = b"\r".join([b"Training Progress:   1%|", content])
     assert failure(bars.decode()).phase == phase
 
@@ -81,10 +81,10 @@ def test_the_worker_alone_tells_the_log_probs_of_the_actor(root):
 
 def check_cut(case, content):
     """Check that a cut log gives the phase of the whole log, or possible phases that include it."""
-    found = read_log([content], "run.log").failure
+    result = read_log([content], "run.log").failure
     right = case["told"][0] if case["told"] else "unknown"
-    assert found is None or found.phase in {"unknown", right}
-    assert not found or right == "unknown" or not found.phases or right in found.phases
+    assert result is None or result.phase in {"unknown", right}
+    assert not result or right == "unknown" or not result.phases or right in result.phases
 
 
 @given(st.data())
@@ -99,10 +99,10 @@ def test_a_log_that_is_cut_anywhere_tells_nothing_wrong(cases, data):
 
 
 def test_figures():
-    found = failure(T1)
-    assert (found.phase, found.how, found.form, found.place.line) == ("unknown", "", "cuda", 1)
+    result = failure(T1)
+    assert (result.phase, result.how, result.form, result.place.line) == ("unknown", "", "cuda", 1)
     names = ("tried", "in_use", "others", "allocated", "reserved_unallocated", "free", "capacity")
-    assert sizes_of(found, *names) == [2.5, 60, 17.5, 50, 8, 1.5, 79]
+    assert sizes_of(result, *names) == [2.5, 60, 17.5, 50, 8, 1.5, 79]
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_figures():
 )
 def test_processes_that_pytorch_cannot_tell_apart(clauses, in_use, others):
     before, _, after = T1.partition("Including")
-    found = failure(f"{before}{clauses} Of the{after.partition('Of the')[2]}")
-    assert sizes_of(found, "in_use", "others") == [in_use, others]
+    result = failure(f"{before}{clauses} Of the{after.partition('Of the')[2]}")
+    assert sizes_of(result, "in_use", "others") == [in_use, others]
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,15 @@ def test_messages_of_other_versions_of_pytorch(message):
 
 @pytest.mark.parametrize("version", ["ray", "ray-2.56"])
 def test_a_node_without_memory(cases, version):
-    found = read_log([log_of(cases[version])], "run.log").failure
-    assert sizes_of(found, "in_use", "capacity", "free") == [250, 251.5, 1.5]
+    result = read_log([log_of(cases[version])], "run.log").failure
+    assert sizes_of(result, "in_use", "capacity", "free") == [250, 251.5, 1.5]
 
 
 def test_an_engine_at_its_start(cases):
-    found = read_log([log_of(cases["vllm-sequence-too-long"])], "run.log").failure
-    assert (found.sizes.get("tried"), found.sizes.get("free")) == (3.75 * GIB, round(2.11 * GIB))
-    found = read_log([log_of(cases["vllm-not-enough-free"])], "run.log").failure
-    assert (found.sizes.get("tried"), found.sizes.get("free"), found.sizes.get("capacity")) == tuple(
+    result = read_log([log_of(cases["vllm-sequence-too-long"])], "run.log").failure
+    assert (result.sizes.get("tried"), result.sizes.get("free")) == (3.75 * GIB, round(2.11 * GIB))
+    result = read_log([log_of(cases["vllm-not-enough-free"])], "run.log").failure
+    assert (result.sizes.get("tried"), result.sizes.get("free"), result.sizes.get("capacity")) == tuple(
         round(each * GIB) for each in (47.47, 31.4, 79.11)
     )
 
@@ -160,15 +160,17 @@ def test_reports():
     """Logs of reports with a known phase give that phase; no log gives a wrong one."""
     reports = load_reports()
     data = EstimatorContext()
-    told = {report["report"]: (report["phase"], phase_told(report, data)) for report in reports}
+    reading = {report["report"]: (report["phase"], phase_told(report, data)) for report in reports}
     counted = Counter(
-        "right" if found == phase else "not told" if found == "unknown" else "wrong"
-        for phase, found in told.values()
+        "right" if result == phase else "not told" if result == "unknown" else "wrong"
+        for phase, result in reading.values()
     )
     assert counted == {"right": 29, "not told": 20, "wrong": 1}
-    assert sum(found == phase != "unknown" for phase, found in told.values()) == 17
-    assert {name for name, (phase, found) in told.items() if found not in {phase, "unknown"}} == {"verl-1964"}
-    assert told["verl-1964"] == (
+    assert sum(result == phase != "unknown" for phase, result in reading.values()) == 17
+    assert {name for name, (phase, result) in reading.items() if result not in {phase, "unknown"}} == {
+        "verl-1964"
+    }
+    assert reading["verl-1964"] == (
         "checkpoint",
         "host",
     )  # host memory ran out at a time that the message does not give

@@ -38,7 +38,7 @@ FLAT = {
 }
 
 
-def printed(config=CONFIG, who=WHO):
+def header(config=CONFIG, who=WHO):
     return [who + line for line in pprint.pformat(config).splitlines()]
 
 
@@ -56,44 +56,44 @@ def places(log):
 
 
 def test_configuration():
-    found = read("hello", *printed(), step(1, gib=71.3))
-    assert found.settings == FLAT
-    assert found.problems == ()
+    log = read("hello", *header(), step(1, gib=71.3))
+    assert log.settings == FLAT
+    assert log.problems == ()
 
 
 def test_configuration_of_the_program_itself_and_on_one_line():
-    assert read(*printed(who="")).settings == FLAT
+    assert read(*header(who="")).settings == FLAT
     assert read(f"INFO config: {CONFIG!r} and more").settings == FLAT
 
 
 def test_interleaved_configuration():
-    lines = printed()
+    lines = header()
     noise = ["(WorkerDict pid=9) {'data': {'x':", f"{WHO}WARNING something of the same worker", "nobody"]
     mixed = [line for pair in zip(lines, noise * len(lines), strict=False) for line in pair]
     assert read(*mixed, step(1, gib=1)).settings == FLAT
 
 
 def test_colours_and_progress_bars():
-    coloured = [f"\x1b[36m(TaskRunner pid=7)\x1b[0m {line[len(WHO) :]}" for line in printed()]
+    coloured = [f"\x1b[36m(TaskRunner pid=7)\x1b[0m {line[len(WHO) :]}" for line in header()]
     bar = f"\x1b[2KTraining:   1%|█ | 1/99\rTraining:   2%|█ | 2/99\r{step(1, gib=5.5)}"
-    found = read(*coloured, bar)
-    assert found.settings == FLAT
-    assert max(found.figures.values("perf/max_memory_allocated_gb")) == 5.5
+    log = read(*coloured, bar)
+    assert log.settings == FLAT
+    assert max(log.figures.values("perf/max_memory_allocated_gb")) == 5.5
 
 
-@pytest.mark.parametrize("lines", range(1, len(printed())))
+@pytest.mark.parametrize("lines", range(1, len(header())))
 def test_nothing_is_read_of_a_configuration_that_is_cut_off(lines):
-    found = read(*printed()[:lines])
-    assert (found.settings, places(found)) == ({}, ["run.log:1:1 unread"])
+    log = read(*header()[:lines])
+    assert (log.settings, places(log)) == ({}, ["run.log:1:1 unread"])
 
 
 def test_values_that_are_no_literals():
-    found = read(
+    log = read(
         WHO
         + "{'data': {'a': inf, 'b': <Enum.x: 1>, 'c': PosixPath('/x'), 'd': np.float64(0.5), 'e': 'True'}}"
     )
-    assert found.settings == {"data.d": 0.5, "data.e": "True"}
-    assert [problem.message.split()[-1] for problem in found.problems] == ["data.a", "data.b", "data.c"]
+    assert log.settings == {"data.d": 0.5, "data.e": "True"}
+    assert [problem.message.split()[-1] for problem in log.problems] == ["data.a", "data.b", "data.c"]
 
 
 OOM = "(WorkerDict pid=9) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
@@ -105,9 +105,9 @@ NODE = "Memory on the node (IP: 1.2.3.4) was 9.00GB / 500.00GB"
     "line", [OOM, f"{OOM} Process 1 has 9.00 GiB memory in use", NODE, ASLEEP.format("9.00")]
 )
 def test_a_size_without_end_is_no_size(line):
-    found = read(re.sub(r"\d(?=\.\d\d ?G)", "9" * 400, line))
-    assert not found.sleep
-    assert not (found.failure and found.failure.sizes)
+    log = read(re.sub(r"\d(?=\.\d\d ?G)", "9" * 400, line))
+    assert not log.sleep
+    assert not (log.failure and log.failure.sizes)
 
 
 @pytest.mark.parametrize(
@@ -121,25 +121,25 @@ def test_nothing_that_stays_open_is_read_twice(pattern, text):
 
 @pytest.mark.parametrize("value", ["9" * 5_000, f"{'-' * 5_000}1", "<Enum.x: 1>", "[inf]"])
 def test_an_odd_value_is_left_out(value):
-    found = read(f"{WHO}{{'data': {{'a': {value}, 'b': 8}}}}")
-    assert "data.a" not in found.settings
-    assert len(found.problems) == 1
+    log = read(f"{WHO}{{'data': {{'a': {value}, 'b': 8}}}}")
+    assert "data.a" not in log.settings
+    assert len(log.problems) == 1
 
 
 def test_figures():
-    found = read(
+    log = read(
         step(1, gib=70, time=10.0, mfu=0.1),
         step(2, gib="np.float64(71.5)", time=20.0, mfu="tensor(0.3, device='cuda:0')"),
         WHO + "step:3 - actor/perf/max_memory_allocated_gb:60.0 - critic/perf/max_memory_reserved_gb:75.0",
     )
-    figures = found.figures
+    figures = log.figures
     assert figures.last_step == 3
     assert figures.values("perf/max_memory_allocated_gb") == [70, 71.5, 60]
     assert figures.values("perf/max_memory_reserved_gb") == [75]
     assert figures.values("perf/time_per_step") == []
     assert figures.values("timing_s/step") == [10, 20]
     assert figures.values("perf/mfu/actor") == [0.1, 0.3]
-    assert found.problems == ()
+    assert log.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -155,38 +155,38 @@ def test_figures():
     ],
 )
 def test_what_cannot_be_read_is_listed(line):
-    found = read("first", line)
-    assert places(found) == ["run.log:2:1 unread"]
-    assert found.problems[0].message.startswith("perf/max_memory_allocated_gb")
-    assert found.figures.values("perf/max_memory_allocated_gb") == []
+    log = read("first", line)
+    assert places(log) == ["run.log:2:1 unread"]
+    assert log.problems[0].message.startswith("perf/max_memory_allocated_gb")
+    assert log.figures.values("perf/max_memory_allocated_gb") == []
 
 
 def test_a_line_that_breaks_off_gives_no_half_figure():
-    found = read(step(1, time=9, gib=71.3)[:-2], end="")
-    assert max(found.figures.values("timing_s/step")) == 9
-    assert found.figures.values("perf/max_memory_allocated_gb") == []
-    assert places(found) == ["run.log:1:1 unread"]
+    log = read(step(1, time=9, gib=71.3)[:-2], end="")
+    assert max(log.figures.values("timing_s/step")) == 9
+    assert log.figures.values("perf/max_memory_allocated_gb") == []
+    assert places(log) == ["run.log:1:1 unread"]
 
 
 def test_a_run_that_only_started_does_not_count():
     other = {**CONFIG, "trainer": {"nnodes": 4}}
     again = "(TaskRunner pid=8) "
-    found = read(
-        *printed(), step(1, gib=50), step(2, gib=51),
-        *printed(other, again), step(1, again, gib=30), step(2, again, gib=31),
-        *printed(CONFIG, "(TaskRunner pid=9) "),
+    log = read(
+        *header(), step(1, gib=50), step(2, gib=51),
+        *header(other, again), step(1, again, gib=30), step(2, again, gib=31),
+        *header(CONFIG, "(TaskRunner pid=9) "),
     )  # fmt: skip
-    assert found.settings["trainer.nnodes"] == 4
-    assert max(found.figures.values("perf/max_memory_allocated_gb")) == 31
-    assert ["3 runs; number 2" in problem.message for problem in found.problems] == [True]
+    assert log.settings["trainer.nnodes"] == 4
+    assert max(log.figures.values("perf/max_memory_allocated_gb")) == 31
+    assert ["3 runs; number 2" in problem.message for problem in log.problems] == [True]
 
 
 def test_failures_belong_to_runs():
-    lines = len(printed())
-    assert str(read(*printed(), step(1, gib=1), OOM).failure.place) == f"run.log:{lines + 2}:1"
-    assert str(read(*printed(), OOM).failure.place) == f"run.log:{lines + 1}:1"
-    assert read(*printed(), OOM, *printed(), step(1, gib=1)).failure is None
-    last = read(*printed(), step(1, gib=1), *printed({"trainer": {"nnodes": 4}}), OOM)
+    lines = len(header())
+    assert str(read(*header(), step(1, gib=1), OOM).failure.place) == f"run.log:{lines + 2}:1"
+    assert str(read(*header(), OOM).failure.place) == f"run.log:{lines + 1}:1"
+    assert read(*header(), OOM, *header(), step(1, gib=1)).failure is None
+    last = read(*header(), step(1, gib=1), *header({"trainer": {"nnodes": 4}}), OOM)
     assert (last.failure.step, last.settings) == (None, {"trainer.nnodes": 4})
     assert [problem.code for problem in last.problems] == ["several_runs"]
     assert not read("lower gpu_memory_utilization to avoid running out of memory").failure
@@ -197,25 +197,25 @@ HYDRA = "Error executing job with overrides: ['data.train_batch_size=16', '+data
 
 def test_overrides_where_no_configuration_is_printed():
     assert read(OOM, HYDRA).settings == {"data.train_batch_size": 16, "data.shuffle": False}
-    assert read(*printed()[:-1], OOM, HYDRA).settings == {"data.train_batch_size": 16, "data.shuffle": False}
-    assert read(*printed(), OOM, HYDRA).settings == FLAT
+    assert read(*header()[:-1], OOM, HYDRA).settings == {"data.train_batch_size": 16, "data.shuffle": False}
+    assert read(*header(), OOM, HYDRA).settings == FLAT
     assert read("Error executing job with overrides: []", HYDRA[:-1]).settings == {}
 
 
 def test_a_configuration_behind_a_failure_begins_another_run():
-    again = read(*printed(), OOM, *printed({"trainer": {"nnodes": 4}}), OOM)
-    assert (again.settings, again.failure.place.line) == ({"trainer.nnodes": 4}, len(printed()) + 3)
+    again = read(*header(), OOM, *header({"trainer": {"nnodes": 4}}), OOM)
+    assert (again.settings, again.failure.place.line) == ({"trainer.nnodes": 4}, len(header()) + 3)
 
 
 def test_what_vllm_tells():
     engine = "(WorkerDict pid=9) INFO Initializing a V1 LLM engine (v0.8.5) with config: model='Qwen/Qwen3-8B', tp=2"
-    found = read(engine, ASLEEP.format("12.25"), ASLEEP.format("12.50"))
-    assert (found.model, found.versions) == ("Qwen/Qwen3-8B", {"vllm": "0.8.5"})
-    assert found.sleep["left"] == 12.5 * 2**30
+    log = read(engine, ASLEEP.format("12.25"), ASLEEP.format("12.50"))
+    assert (log.model, log.versions) == ("Qwen/Qwen3-8B", {"vllm": "0.8.5"})
+    assert log.sleep["left"] == 12.5 * 2**30
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "expected"),
     [
         ("INFO 04-12 vLLM API server version 0.8.3", [("vllm", "0.8.3")]),
         ("Initializing a V1 LLM engine (v0.8.5.post1) with config: torch_dtype", [("vllm", "0.8.5.post1")]),
@@ -227,12 +227,12 @@ def test_what_vllm_tells():
         ("mytorch==1.0.0", []),
     ],
 )
-def test_versions(line, found):
-    assert list(facts_in(line)) == found
+def test_versions(line, expected):
+    assert list(facts_in(line)) == expected
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "expected"),
     [
         ("GPU 0: NVIDIA H20", ["H20"]),
         ("NVIDIA A100-SXM4-80GB", ["A100-SXM4-80GB"]),
@@ -241,14 +241,14 @@ def test_versions(line, found):
         ("see the NVIDIA A100 whitepaper", []),
     ],
 )
-def test_cards(line, found):
-    assert list(facts_in(line)) == [("gpu", name) for name in found]
+def test_cards(line, expected):
+    assert list(facts_in(line)) == [("gpu", name) for name in expected]
 
 
 def test_contradictions_are_not_decided():
-    found = read("torch==2.6.0", "torch==2.7.0", "GPU 0: NVIDIA H20", "GPU 1: NVIDIA L40S", step(1, gib=1))
-    assert (found.versions, found.gpu) == ({}, "")
-    assert places(found) == ["run.log:2:1 unread", "run.log:3:1 unread"]
+    log = read("torch==2.6.0", "torch==2.7.0", "GPU 0: NVIDIA H20", "GPU 1: NVIDIA L40S", step(1, gib=1))
+    assert (log.versions, log.gpu) == ({}, "")
+    assert places(log) == ["run.log:2:1 unread", "run.log:3:1 unread"]
 
 
 class Endless(io.RawIOBase):
@@ -289,16 +289,16 @@ def test_a_progress_bar_of_any_length_hides_no_figure():
     text = (
         f"{BAR * 2000}\r{step(1, gib=71.3)}\n{BAR * 9}\r(WorkerDict pid=3) torch.OutOfMemoryError: CUDA out\n"
     )
-    found = read_log(io.BytesIO(text.encode()), "run.log")
-    assert max(found.figures.values("perf/max_memory_allocated_gb")) == 71.3
-    assert (str(found.failure.place), found.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
+    log = read_log(io.BytesIO(text.encode()), "run.log")
+    assert max(log.figures.values("perf/max_memory_allocated_gb")) == 71.3
+    assert (str(log.failure.place), log.problems) == (f"run.log:2:{len(BAR) * 9 + 2}", ())
 
 
 def test_zero_bytes_count_as_nothing():
     text = f"{step(1, gib=70.5)}\n{step(2, gib=71.3)}\n"
     for content in (b"\0" * (3 << 20) + text.encode(), text.encode("utf-16")):
-        found = read_log(io.BytesIO(content), "run.log")
-        assert (max(found.figures.values("perf/max_memory_allocated_gb")), found.problems) == (71.3, ())
+        log = read_log(io.BytesIO(content), "run.log")
+        assert (max(log.figures.values("perf/max_memory_allocated_gb")), log.problems) == (71.3, ())
 
 
 PIECES = st.sampled_from(
@@ -312,5 +312,5 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES | st.text(max_size=5), max_size=60))
 def test_any_text(parts):
-    found = read_log(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass")), "run.log")
-    assert all(problem.place.line >= 1 for problem in found.problems)
+    log = read_log(io.BytesIO("".join(parts).encode("utf-8", "surrogatepass")), "run.log")
+    assert all(problem.place.line >= 1 for problem in log.problems)

@@ -78,8 +78,8 @@ def test_tasks(settings, program, task):
 
 
 def test_names_and_private_settings():
-    for printed, gpu in TABLE["gpus"].items():
-        assert recorded_gpu(printed, FACTS.gpus) == gpu
+    for name, gpu in TABLE["gpus"].items():
+        assert recorded_gpu(name, FACTS.gpus) == gpu
     for expected in ("private", "public"):
         for key, value in TABLE[expected]:
             value = tuple(value) if isinstance(value, list) else value
@@ -144,8 +144,10 @@ def test_the_example(here, data, capsys, schema):
     ):
         assert words in out
     assert {line.rsplit("[", 1)[1] for line in err.splitlines()} == {"verl.script_place]", "verl.left_out]"}
-    filled = text.replace("tag: TODO", "tag: MIN").replace("name: TODO", "name: Jane Doe")
-    (here / "data/runs" / NAME).write_text(filled.replace("url: TODO", "url: https://example.org/a"), "utf-8")
+    content = text.replace("tag: TODO", "tag: MIN").replace("name: TODO", "name: Jane Doe")
+    (here / "data/runs" / NAME).write_text(
+        content.replace("url: TODO", "url: https://example.org/a"), "utf-8"
+    )
     assert (main(["check"]), capsys.readouterr()[0]) == (0, "data: 1 run, 0 errors, 0 warnings\n")
 
 

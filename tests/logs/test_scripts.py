@@ -44,20 +44,20 @@ def test_every_script_is_described():
 @named(ACCEPTED)
 def test_new(run, expected):
     code, out, err = run("new", expected, "--dry-run", "--format", "json")
-    found = yaml.safe_load(json.loads(out)["text"])
+    fields = yaml.safe_load(json.loads(out)["text"])
     assert code == 0
-    assert (found["model"], found["task"], found["gpus"]["count"]) == (
+    assert (fields["model"], fields["task"], fields["gpus"]["count"]) == (
         expected["model"], expected["task"], expected["gpus"],
     )  # fmt: skip
     assert all(text in err for text in expected.get("messages", ())), err
-    assert ("ERROR" in err, TODO in found["task"]) == (False, False)
+    assert ("ERROR" in err, TODO in fields["task"]) == (False, False)
 
 
 @named(ACCEPTED[::6])
 def test_the_file_passes_the_check_once_it_is_filled_in(run, expected, tmp_path, capsys):
-    given = ["--gpus", "16*H100" if expected["gpus"] == TODO else "H100"]
-    given += ["--model", "lmsys/gpt-oss-20b-bf16"] if expected["model"] == TODO else []
-    assert run("new", expected, "--output", "data", *given)[0] == 0
+    arguments = ["--gpus", "16*H100" if expected["gpus"] == TODO else "H100"]
+    arguments += ["--model", "lmsys/gpt-oss-20b-bf16"] if expected["model"] == TODO else []
+    assert run("new", expected, "--output", "data", *arguments)[0] == 0
     (path,) = (tmp_path / "data/runs").iterdir()
     text = path.read_text("utf-8").replace("tag: TODO", "tag: MIN").replace("name: TODO", "name: Jane Doe")
     text = text.replace("version: TODO", 'version: "0.11.0"').replace("verl: TODO", 'verl: "0.8.0"')
@@ -71,13 +71,13 @@ def test_estimate(run, expected):
     gpus = "16xH100" if expected["gpus"] == TODO else "H100"
     model = ["openai/gpt-oss-20b"] if expected["model"] == TODO else []
     code, out, err = run("estimate", expected, *model, "--gpus", gpus, "--format", "json")
-    (found,) = json.loads(out)
-    assert (code in {0, 1}, found["task"]) == (True, expected["task"]), err
-    assert found["model"] in {expected["model"], *model}
-    assert found["gpus"] == {"count": 16 if expected["gpus"] == TODO else expected["gpus"], "type": "H100"}
+    (fields,) = json.loads(out)
+    assert (code in {0, 1}, fields["task"]) == (True, expected["task"]), err
+    assert fields["model"] in {expected["model"], *model}
+    assert fields["gpus"] == {"count": 16 if expected["gpus"] == TODO else expected["gpus"], "type": "H100"}
     undecided = [expected["undecided"]] if "undecided" in expected else []
-    assert found["undecided"] == undecided or expected["gpus"] == TODO
-    assert (found["peak_gib"] is None) == bool(found["undecided"])
+    assert fields["undecided"] == undecided or expected["gpus"] == TODO
+    assert (fields["peak_gib"] is None) == bool(fields["undecided"])
 
 
 @named([each for each in ACCEPTED if each["gpus"] == TODO])
@@ -99,8 +99,8 @@ def test_estimate_names_what_the_model_may_be(run, expected):
 @named(REFUSED)
 def test_refusals(run, expected, tmp_path):
     for command, code, more in (("new", 1, ("--output", "data")), ("estimate", 2, ("--gpu", "H100"))):
-        found, out, err = run(command, expected, *more)
-        assert (found, err.count("ERROR")) == (code, 1)
+        exit_code, out, err = run(command, expected, *more)
+        assert (exit_code, err.count("ERROR")) == (code, 1)
         assert err.startswith(f"{expected['script']}:{expected['refused']}")
         assert all(text in err for text in expected.get("messages", ())), err
         assert err.endswith(" [verl.not_training]\n")

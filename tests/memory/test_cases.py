@@ -151,8 +151,8 @@ MISTAKES = {
 
 
 def begins(expected: list[str], problems) -> bool:
-    said = [str(problem).removeprefix("cases/a.yaml:") for problem in problems]
-    return len(said) == len(expected) and all(map(str.startswith, said, expected))
+    messages = [str(problem).removeprefix("cases/a.yaml:") for problem in problems]
+    return len(messages) == len(expected) and all(map(str.startswith, messages, expected))
 
 
 @pytest.mark.parametrize("name", MISTAKES)
@@ -205,8 +205,8 @@ def bundled():
 def test_own_cases_are_added_to_the_bundled_ones(tmp_path, bundled):
     (tmp_path / "data/cases").mkdir(parents=True)
     (tmp_path / "data/cases/mine.yaml").write_text(GOOD)
-    loaded = Dataset([configured_directory("data", tmp_path)])
-    assert [*load_cases(loaded.files["cases"]).by_id] == [*bundled.by_id, "good"]
+    dataset = Dataset([configured_directory("data", tmp_path)])
+    assert [*load_cases(dataset.files["cases"]).by_id] == [*bundled.by_id, "good"]
 
 
 def test_bundled_cases_have_what_an_estimate_needs(bundled):

@@ -199,9 +199,9 @@ def test_longest_sequences_that_fit(ask, batch, least, figure):
     assert [largest_that_fits(0, 9, limit.__ge__) for limit in range(9)] == [*range(9)]
 
 
-@pytest.mark.parametrize(("batch", "seen", "verdict"), NO_MATTER)
-def test_lengths_that_do_not_matter(ask, batch, seen, verdict):
-    own = ask({**LONG, BATCH: batch}, observed=seen)
+@pytest.mark.parametrize(("batch", "tokens", "verdict"), NO_MATTER)
+def test_lengths_that_do_not_matter(ask, batch, tokens, verdict):
+    own = ask({**LONG, BATCH: batch}, observed=tokens)
     assert (own.fits_up_to_tokens, own.verdict) == (None, verdict)
 
 

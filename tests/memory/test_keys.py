@@ -83,8 +83,8 @@ VALUES = [
 @pytest.mark.parametrize(("settings", "message"), VALUES)
 def test_the_value_of_a_setting(settings, message):
     key = next(iter(settings))
-    said = [each.text for each in settings_problems(settings, CURRENT, REGISTRIES) if each.place.key == key]
-    assert said == ([f"{key}: {message}"] if message else [])
+    texts = [each.text for each in settings_problems(settings, CURRENT, REGISTRIES) if each.place.key == key]
+    assert texts == ([f"{key}: {message}"] if message else [])
 
 
 WRONG = {

@@ -206,11 +206,11 @@ MEASURED = [
 
 @pytest.mark.parametrize(("model", "layers", "vocabulary", "parallel", "tokens", "gib"), MEASURED)
 def test_measured_plain_training(registries, ask, model, layers, vocabulary, parallel, tokens, gib):
-    known = registries.shape(model).architecture
+    architecture = registries.shape(model).architecture
     changes = {"name": "cut", "hf_id": "cut", "num_hidden_layers": layers, "vocab_size": vocabulary}
-    if known.moe:
-        changes["moe"] = known.moe.model_copy(update={"first_dense_layers": 1, "router_bias": False})
-    data = EstimatorContext().knowing(known.model_copy(update=changes))
+    if architecture.moe:
+        changes["moe"] = architecture.moe.model_copy(update={"first_dense_layers": 1, "router_bias": False})
+    data = EstimatorContext().knowing(architecture.model_copy(update=changes))
     sizes = {f"megatron.{key}": size for key, size in zip(("tp", "pp", "cp", "ep"), parallel, strict=True)}
     result = ask({
         **sizes, **ALONE, "actor.strategy": "megatron", "megatron.etp": 1,

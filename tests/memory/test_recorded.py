@@ -92,9 +92,9 @@ def test_figures_of_a_run_that_ran(ask):
     small, long, large = (replace(own, ran=True) for own in estimates)
     assert (large.verdict, recorded.figures(large)) == ("borderline", None)
     assert recorded.figures(small) == (small.low, small.peak, small.high)
-    shown = recorded.credible(long)
+    figures = recorded.credible(long)
     assert recorded.figures(long) == (long.low, min(long.peak, long.capacity), long.capacity)
-    assert shown.high <= long.capacity < shown.with_mean(shown.settings.lengths.mean + 1).high
+    assert figures.high <= long.capacity < figures.with_mean(figures.settings.lengths.mean + 1).high
     known = ask(config, observed={"prompt_length_mean": 400, "response_length_mean": 55_000})
     assert known.low < known.capacity < known.peak
     assert (recorded.credible(known), recorded.credible(replace(known, ran=True))) == (known, None)

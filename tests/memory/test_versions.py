@@ -60,9 +60,9 @@ CHANGES = [
 
 @pytest.mark.parametrize(("release", "phase", "key", "settings", "old", "new"), CHANGES)
 def test_changes_of_memory_between_releases(ask, sizes, release, phase, key, settings, old, new):
-    known, version = [EARLY, *(each for _, each in RELEASES)], tuple(map(int, release.split(".")))
+    versions, version = [EARLY, *(each for _, each in RELEASES)], tuple(map(int, release.split(".")))
     config = {"actor.use_dynamic_bsz": True, "rollout.n": 8, "actor.use_kl_loss": True, **settings}
-    for each, expected in ((known[known.index(version) - 1], old), (version, new)):
+    for each, expected in ((versions[versions.index(version) - 1], old), (version, new)):
         result = ask(config, version=each)
         size = result.host.of({key}) if phase == "host" else sizes(result, phase).get(key, 0)
         assert size == pytest.approx(expected, rel=1e-3), each

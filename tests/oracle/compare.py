@@ -66,8 +66,8 @@ class Compared:
 
 def load_traces() -> dict[str, Any]:
     """Return the recorded traces."""
-    found: dict[str, Any] = json.loads((HERE / "traces.json").read_text("utf-8"))
-    return found
+    traces: dict[str, Any] = json.loads((HERE / "traces.json").read_text("utf-8"))
+    return traces
 
 
 def compare_all() -> list[Compared]:
@@ -85,10 +85,10 @@ class Oracle:
 
     def compare(self) -> list[Compared]:
         """Compare every traced size."""
-        found = [item for case in self.traces["cases"] for item in self.step(case)]
+        items = [item for case in self.traces["cases"] for item in self.step(case)]
         # No setting says whether flash-attn is installed, which needs no softmax for each row.
-        found += [self.logits(case) for case in self.traces["logits"] if not case["by_row"]]
-        return found + [item for case in self.traces["sharding"] for item in self.sharding(case)]
+        items += [self.logits(case) for case in self.traces["logits"] if not case["by_row"]]
+        return items + [item for case in self.traces["sharding"] for item in self.sharding(case)]
 
     def step(self, case: dict[str, Any]) -> Iterator[Compared]:
         """Compare states and activations of a step on one GPU."""
@@ -103,15 +103,15 @@ class Oracle:
             return
         working, saved = shape.backward(targets_of(case) if case["lora_rank"] else None)
         if case["recompute"] == "full":
-            kept = 2 * hidden * shape.layers
-            backward = kept + working * tokens
+            inputs = 2 * hidden * shape.layers
+            backward = inputs + working * tokens
         else:
-            kept = saved * shape.layers * tokens
-            backward = kept + max(0.0, working - saved) * tokens
+            inputs = saved * shape.layers * tokens
+            backward = inputs + max(0.0, working - saved) * tokens
         yield Compared(case["id"], "activations", traced["backward"], backward)
         # Without tensors as wide as the vocabulary, the backward pass is always wider.
         if case["loss"] in LOSSES:
-            loss = kept + 8 * hidden + LOSSES[case["loss"]] * tokens * shape.vocabulary
+            loss = inputs + 8 * hidden + LOSSES[case["loss"]] * tokens * shape.vocabulary
             yield Compared(case["id"], "loss", traced["loss"], loss)
 
     def logits(self, case: dict[str, Any]) -> Compared:
@@ -183,9 +183,9 @@ class Oracle:
     def _resolve(
         self, model: str, config: dict[str, Any], version: tuple[int, int, int], gpus: int = 8
     ) -> tuple[Shape, Settings]:
-        asked = {"algorithm.adv_estimator": "grpo", **config}
+        config_of_run = {"algorithm.adv_estimator": "grpo", **config}
         shape, settings, _, _ = resolve(
-            Request(model, asked, gpus=gpus, gpu="H100", version=version), self._data
+            Request(model, config_of_run, gpus=gpus, gpu="H100", version=version), self._data
         )
         return shape, settings
 
@@ -208,13 +208,13 @@ def states_of(case: dict[str, Any], shape: Shape) -> float:
 
 def targets_of(case: dict[str, Any]) -> Targets:
     """Return the adapted matrices under PEFT's names; the traces have them as ``q,k,v,o``."""
-    found: str = case["lora_targets"]
-    return "all-linear" if found == "all-linear" else tuple(f"{name}_proj" for name in found.split(","))
+    targets: str = case["lora_targets"]
+    return "all-linear" if targets == "all-linear" else tuple(f"{name}_proj" for name in targets.split(","))
 
 
 def main() -> int:
     """Print the table; return 1 if a figure is too far off."""
-    found = compare_all()
+    items = compare_all()
     rows = [
         (
             item.name,
@@ -223,10 +223,10 @@ def main() -> int:
             f"{item.computed / 2**30:.3f}",
             f"{item.deviation:+.2%}" + ("" if item.good else "  <<<"),
         )
-        for item in found
+        for item in items
     ]
     print(tabulate(rows, ("step", "what", "traced GiB", "computed GiB", "difference")))
-    return int(not all(item.good for item in found))
+    return int(not all(item.good for item in items))
 
 
 if __name__ == "__main__":

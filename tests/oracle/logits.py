@@ -90,10 +90,10 @@ def fsdp(case: Logits, output: Output) -> tuple[torch.Tensor, torch.Tensor | Non
     entropy = None
     if case.engine == "v0.9":
         entropy = entropy_of(case, rows)
-    chosen = log_probs_by_row(rows) if case.by_row else cross_entropy_kernel(rows, case.entropy == "none")
+    log_probs = log_probs_by_row(rows) if case.by_row else cross_entropy_kernel(rows, case.entropy == "none")
     if case.engine == "v0.8":
         entropy = entropy_of(case, rows)
-    return chosen, entropy
+    return log_probs, entropy
 
 
 def entropy_of(case: Logits, rows: torch.Tensor) -> torch.Tensor | None:
@@ -122,12 +122,14 @@ def megatron(case: Logits, output: Output) -> tuple[torch.Tensor, torch.Tensor |
 def forward(case: Logits, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """Compute the loss from the last hidden states."""
     if case.engine == "fused":
-        chosen, entropy = chunked_linear(hidden.squeeze(0), weight, CHUNK)
+        log_probs, entropy = chunked_linear(hidden.squeeze(0), weight, CHUNK)
     elif case.engine == "megatron":
-        chosen, entropy = megatron(case, Output(functional.linear(hidden, weight).float()))
+        log_probs, entropy = megatron(case, Output(functional.linear(hidden, weight).float()))
     else:
-        chosen, entropy = fsdp(case, Output(functional.linear(hidden, weight)))
-    return chosen.mean() if entropy is None or case.entropy == "none" else chosen.mean() - entropy.mean()
+        log_probs, entropy = fsdp(case, Output(functional.linear(hidden, weight)))
+    return (
+        log_probs.mean() if entropy is None or case.entropy == "none" else log_probs.mean() - entropy.mean()
+    )
 
 
 def peaks(case: Logits, tokens: int) -> dict[str, int]:

@@ -87,11 +87,11 @@ class _ChunkedLinear(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(hidden, weight)
         ctx.chunk = chunk
-        chosen, entropy = torch.zeros(hidden.shape[0]), hidden.new_zeros(hidden.shape[0])
+        rows, entropy = torch.zeros(hidden.shape[0]), hidden.new_zeros(hidden.shape[0])
         for i in range(0, hidden.shape[0], chunk):
             part = _ChunkedLinear._chunk(hidden[i : i + chunk], weight)
-            chosen[i : i + chunk], entropy[i : i + chunk] = part
-        return chosen, entropy
+            rows[i : i + chunk], entropy[i : i + chunk] = part
+        return rows, entropy
 
     @staticmethod
     def _chunk(hidden: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -127,8 +127,8 @@ class _ChunkedLinear(torch.autograd.Function):
         probability = logits.softmax(-1)
         gradient: Any = 0
         if of_chosen is not None:
-            chosen = torch.zeros_like(logits)
-            gradient += of_chosen.unsqueeze(-1) * (chosen - probability)
+            rows = torch.zeros_like(logits)
+            gradient += of_chosen.unsqueeze(-1) * (rows - probability)
         if of_entropy is not None:
             log_probability = logits.log_softmax(-1)
             entropy = _LogSumExp.apply(logits) - torch.sum(probability * logits, dim=-1)
@@ -209,11 +209,11 @@ def chunked_entropy(logits: torch.Tensor, chunk: int) -> torch.Tensor:
 
 def log_probs_by_row(logits: torch.Tensor) -> torch.Tensor:
     """Return log-probabilities as without flash-attn: an fp32 softmax for each row."""
-    chosen = []
+    rows = []
     for row in logits:
         every = functional.log_softmax(row.float(), dim=-1)
-        chosen.append(every.gather(-1, torch.zeros(1, dtype=torch.long)).squeeze(-1))
-    return torch.stack(chosen)
+        rows.append(every.gather(-1, torch.zeros(1, dtype=torch.long)).squeeze(-1))
+    return torch.stack(rows)
 
 
 def parallel_cross_entropy(logits: torch.Tensor) -> torch.Tensor:

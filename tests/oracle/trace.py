@@ -265,21 +265,21 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    chosen = [
+    cases = [
         case for case in CASES if not arguments.words or any(word in case.id for word in arguments.words)
     ]
-    records = [_shown(trace(case)) for case in chosen]
+    records = [_rounded_record(trace(case)) for case in cases]
     if not arguments.words:
-        found = {
+        traces = {
             "environment": environment(),
             "cases": records,
             "logits": [trace_logits(case) for case in logits_cases()],
             "sharding": [trace_sharding(case) for case in sharding_cases()],
         }
-        arguments.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        arguments.output.write_text(json.dumps(traces, indent=2) + "\n", encoding="utf-8")
 
 
-def _shown(record: dict[str, Any]) -> dict[str, Any]:
+def _rounded_record(record: dict[str, Any]) -> dict[str, Any]:
     size = record["peak_bytes"] / 2**30
     sys.stdout.write(
         f"{size:8.3f} GiB  {record['peak_phase']:15}{record['seconds']:6.1f} s  {record['id']}\n"

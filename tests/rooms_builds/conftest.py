@@ -28,5 +28,5 @@ def runs(own, data):
 @pytest.fixture
 def estimated(runs, data):
     """The estimate of the run ``a``."""
-    given = given_data([str(data.path)])
-    return estimate_run(given.runs["a"], given)
+    data_of_folder = given_data([str(data.path)])
+    return estimate_run(data_of_folder.runs["a"], data_of_folder)

@@ -59,11 +59,11 @@ def test_the_files_publish_what_the_page_shows_and_nothing_else(project):
     for name, run in runs.items():
         block, computed = soup.find("details", id=f"run-{name}-details"), run["computed"]
         text = " ".join(block.get_text().split()) if block else ""
-        shown = re.search(r"Peak ([\d,]+) GiB per GPU \(range ([\d,]+) to ([\d,]+)\)", text)
-        assert bool(computed) is bool(shown), name
+        peak = re.search(r"Peak ([\d,]+) GiB per GPU \(range ([\d,]+) to ([\d,]+)\)", text)
+        assert bool(computed) is bool(peak), name
         assert bool(computed) is bool(csv_rows[name]["computed.high_gib"]), name
-        if shown:
-            sizes = [float(size.replace(",", "")) for size in shown.groups()]
+        if peak:
+            sizes = [float(size.replace(",", "")) for size in peak.groups()]
             found_sizes = [computed[key] for key in ("peak_gib", "low_gib", "high_gib")]
             assert sizes == pytest.approx(found_sizes, abs=0.51)  # rounded
         else:

@@ -32,21 +32,21 @@ def build(new_project):
 def test_a_cell_has_the_fewest_gpus_and_the_recorded_run(build):
     (table,) = tables_of(("7B", "32B"), (80,))
     assert build.warnings == []
-    shown = build.soup("both.html").select_one("#fewest-80-gb")
-    _headings, *rows = [[*map(words, row.select("th, td"))] for row in shown.select("tr")]
+    panel = build.soup("both.html").select_one("#fewest-80-gb")
+    _headings, *rows = [[*map(words, row.select("th, td"))] for row in panel.select("tr")]
     assert [row[0] for row in rows] == ["7B (Qwen2.5-7B)", "32B (Qwen2.5-32B)"]
     runs = []
     for (_size, *cells), row in zip(table, rows, strict=True):
-        for cell, estimated, ran in zip(cells, row[1::2], row[2::2], strict=True):
+        for cell, fewest, ran in zip(cells, row[1::2], row[2::2], strict=True):
             word = "reported" if cell.ran.get("word") == "reported" else ""
             about = ", ".join(filter(None, (cell.ran.get("task"), word)))
             gpus = cell.ran.get("gpus", "").replace("*", "×")
             assert ran == (f"{gpus} ({about})" if about else gpus)
             mark = {"undercuts": " †", "unrecorded": " ‡"}.get(cell.support, "")
             others = "" if cell.without == cell.count else f" ({cell.without or 'none'})"
-            assert estimated == f"{cell.count}{mark}{others}"
+            assert fewest == f"{cell.count}{mark}{others}"
             runs += [cell.ran["id"]] if cell.ran else []
-    assert [link["href"] for link in shown.select("tbody a")] == [f"rows.html#run-{run}" for run in runs]
+    assert [link["href"] for link in panel.select("tbody a")] == [f"rows.html#run-{run}" for run in runs]
 
 
 def test_the_largest_model_on_some_gpus_is_the_last_whose_fewest_are_no_more(build):
@@ -82,7 +82,7 @@ def test_an_edit_of_a_run_answers_again_for_its_model_only(project, data, monkey
         models.append((question.model.rpartition("/")[2], question.lora))
         return fewest_by_memory(question, data, (80,))
 
-    def built(**run):
+    def build_with(**run):
         models.clear()
         data.run("a", model="Qwen/Qwen2.5-7B", **run)
         page = project.page(".. verl-fewest::\n   :sizes: 0.5B 7B\n")
@@ -92,6 +92,6 @@ def test_an_edit_of_a_run_answers_again_for_its_model_only(project, data, monkey
 
     monkeypatch.setattr(directives, "fewest_by_memory", answer_of)
     of_7b = [("Qwen2.5-7B", 0), ("Qwen2.5-7B", 32)]
-    first, table = built()
+    first, table = build_with()
     assert first == [("Qwen2.5-0.5B", 0), ("Qwen2.5-0.5B", 32), *of_7b]
-    assert built(added="2026-01-01") == (of_7b, table)
+    assert build_with(added="2026-01-01") == (of_7b, table)

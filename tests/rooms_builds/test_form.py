@@ -66,18 +66,18 @@ def test_a_page_has_the_form_with_an_answer_and_links_to_files(project, builder)
             1
         ]
         assert name == f"_static/verl-what-if-{digest}.js"
-    shown = soup.select_one("form.verl-what-if")
-    chosen = {field["name"]: field.select_one("[selected]")["value"] for field in shown.select("select")}
-    assert chosen == {
+    form = soup.select_one("form.verl-what-if")
+    choices = {field["name"]: field.select_one("[selected]")["value"] for field in form.select("select")}
+    assert choices == {
         "model": "Qwen/Qwen2.5-7B", "count": "8", "gpu": "H100-80GB", "lora": "0", "response": "1024",
     }  # fmt: skip
-    question = shown.select_one(".verl-if-asked").get_text()
+    question = form.select_one(".verl-if-asked").get_text()
     assert question.startswith("Qwen2.5-7B on 8 GPUs of 80 GB (H100")
-    assert shown.select_one(".verl-verdict").get_text() == "Fits"
+    assert form.select_one(".verl-verdict").get_text() == "Fits"
     row = f"{rows}#run-qwen2-7b-grpo-2xh800"
-    assert shown.select_one(".verl-if-lines a")["href"] == row
+    assert form.select_one(".verl-if-lines a")["href"] == row
     assert f'<a href="{row}">' in data["links"]["qwen2-7b-grpo-2xh800"]
-    assert shown.select(f".verl-if-actions a[href='{more}#verl-estimator']")
+    assert form.select(f".verl-if-actions a[href='{more}#verl-estimator']")
     assert soup.select("script[src*='verl-tables.js']"), "which copies"
     assert soup.select("link[href*='verl-what-if.css']")
     if builder == "html":
@@ -118,9 +118,9 @@ def test_words_are_those_of_the_language_and_a_file_that_vanished_comes_back(pro
     build = project.page(f"{SMALL}\n{DOWNLOADS}").build(language="zh_CN")
     assert build.soup().select_one(".verl-verdict").get_text() == "放得下"
     assert shared(build)["titles"]["fits"] == "放得下"
-    written = files(build)
-    for name in written:
+    content = files(build)
+    for name in content:
         (build.out / name).unlink()
     build = project.build()
     assert build.read == set()
-    assert files(build) == written
+    assert files(build) == content

@@ -45,7 +45,7 @@ def row(script: str, **changes) -> Run:
     return Run.model_validate({**fields, **changes})
 
 
-def found(run: Run) -> list[str]:
+def messages(run: Run) -> list[str]:
     return [what for what, _, _ in contradictions(run, lambda name: None)]
 
 
@@ -61,7 +61,7 @@ def found(run: Run) -> list[str]:
     ],
 )
 def test_contradictions(script, what):
-    assert found(row(script)) == [what]
+    assert messages(row(script)) == [what]
 
 
 def test_another_name_of_the_gpu_and_fsdp2_agree():

@@ -43,9 +43,9 @@ def test_no_name_has_a_twin(data, sign):
     }
     data.write("gpus.yaml", json.dumps({"gpus": [gpu]}))
     data.run("a", settings={f"data.x{sign}": 1})
-    loaded = data.load()
-    assert len(loaded.diagnostics_of("runs")) >= 2
-    assert gpu["name"] not in {gpu.name for gpu in loaded.gpus}
+    dataset = data.load()
+    assert len(dataset.diagnostics_of("runs")) >= 2
+    assert gpu["name"] not in {gpu.name for gpu in dataset.gpus}
 
 
 # -- the output of a build
@@ -92,11 +92,11 @@ def test_a_file_of_the_user_stays_if_no_page_has_our_directives(project):
 def test_kept_answers_that_are_damaged_are_computed_again(project, damage):
     page = ".. verl-fewest::\n   :sizes: 0.5B\n"
     build = project.page(page).build(language="zh_CN")
-    kept = max(Path(build.app.doctreedir).glob("verl-fewest-*"), key=lambda path: path.stat().st_size)
-    content = kept.read_bytes()
-    kept.write_bytes(damage(content))
+    file = max(Path(build.app.doctreedir).glob("verl-fewest-*"), key=lambda path: path.stat().st_size)
+    content = file.read_bytes()
+    file.write_bytes(damage(content))
     again = project.page(f"{page}\nMore.\n").build()
-    assert (again.warnings, kept.read_bytes()) == ([], content)
+    assert (again.warnings, file.read_bytes()) == ([], content)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_nothing_controls_the_terminal(tmp_path, monkeypatch, capsys, line):
     Path("run.sh").write_text(SCRIPT, "utf-8", newline="")
     Path("run.log").write_text(LOG, "utf-8", newline="")
     main(line.split(" "))
-    printed = "".join(capsys.readouterr())
-    assert printed
-    assert re.findall(rf"{FORBIDDEN.pattern}|\r|^::", printed, re.MULTILINE) == []
+    output = "".join(capsys.readouterr())
+    assert output
+    assert re.findall(rf"{FORBIDDEN.pattern}|\r|^::", output, re.MULTILINE) == []
 
 
 SECRET = "hunter2-hunter2"
@@ -238,12 +238,12 @@ def table(data, capsys):
         }
         data.run(f"r{index}", script={"ref": "main", "path": "a.sh", "text": text}, **fields)
 
-    def printed(form):
+    def output(form):
         columns = "id,model,task,script,contributor,settings.data.x,settings.data.y"
         assert main(["table", str(data.path), "--format", form, "--columns", columns]) == 0
         return capsys.readouterr().out
 
-    return printed
+    return output
 
 
 def assert_shown_as_typed(soup):

@@ -117,7 +117,7 @@ class Watch:
 WATCH = Watch()
 
 
-def printed(line: str) -> tuple[int, str, list[str]]:
+def output(line: str) -> tuple[int, str, list[str]]:
     """Run a command, and return its exit code, its output and the lines of its problems."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         code = main(line.split())
@@ -153,11 +153,11 @@ def test_changed_data(change):
     name, content = change
     with data_folder() as data:
         (data / name).write_bytes(content)
-        code, _, lines = printed(f"check {data}")
+        code, _, lines = output(f"check {data}")
         assert_located(lines)
         assert [line for line in lines if "/runs/secret.yaml:1:1: ERROR: cannot be read" in line]
         assert code == 1
-        _, out, lines = printed(f"table {data} --format json --columns id,max_batch")
+        _, out, lines = output(f"table {data} --format json --columns id,max_batch")
         assert_located(lines)
         assert {"id": "good", "max_batch": 16} in json.loads(out)
 
@@ -187,7 +187,7 @@ def test_changed_scripts_and_logs(script, log):
             f"diagnose {text} --script {run} --gpus 8xH100 --verbose --data {data}",
             f"new --script {run} --log {text} --dry-run",
         ):
-            code, out, lines = printed(line)
+            code, out, lines = output(line)
             assert code in (0, 1, 2)
             assert out or lines
             assert not FORBIDDEN.search("".join(lines))
@@ -225,9 +225,9 @@ def test_any_text_on_a_page(new_project, found):
     plain = rows["r0"].find_parent("tr"), soup.find(id="run-r0-details")
     for index, text in enumerate([*PARTS, *found], 1):
         if f"r{index}" in rows:
-            shown = rows[f"r{index}"].find_parent("tr"), soup.find(id=f"run-r{index}-details")
-            assert [*map(skeleton, shown)] == [*map(skeleton, plain)], text
-            assert [text in element.get_text() for element in shown] == [True, True], text
+            elements = rows[f"r{index}"].find_parent("tr"), soup.find(id=f"run-r{index}-details")
+            assert [*map(skeleton, elements)] == [*map(skeleton, plain)], text
+            assert [text in element.get_text() for element in elements] == [True, True], text
 
 
 # -- files are whole, or as before
@@ -242,7 +242,7 @@ def test_a_killed_write_leaves_the_old_file_or_the_new_one(tmp_path):
         target.write_text("old")
         if not (child := os.fork()):
             events = iter(range(1, moment))
-            sys.addaudithook(lambda *_, left=events: next(left, None) or os._exit(9))
+            sys.addaudithook(lambda *_, events=events: next(events, None) or os._exit(9))
             write_file(link, "new" * 100_000)
             os._exit(0)
         killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
@@ -292,7 +292,7 @@ def calls(line: str) -> int:
 
     sys.setprofile(counts)
     try:
-        printed(line)
+        output(line)
     finally:
         sys.setprofile(None)
     return count[0]
@@ -310,7 +310,7 @@ def test_work_grows_in_proportion(name, tmp_path, monkeypatch):
             (folder / path).write_text(text, "utf-8")
         (folder / "data/runs/x.txt").unlink()
         monkeypatch.chdir(folder)
-        printed(line)  # what is read once a process
+        output(line)  # what is read once a process
         found.append(calls(line))
     fixed, growth = 2 * found[0] - found[1], found[1] - found[0]
     assert found[2] - found[1] < 2.6 * growth, (fixed, found)
