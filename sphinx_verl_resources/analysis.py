@@ -84,24 +84,21 @@ class Outcome(NamedTuple):
 
 
 def analyse(
-    analysis: Analysis,
-    name: str,
-    overrides: Mapping[str, int] | None = None,
-    steps: Iterable[str] | None = None,
+    analysis: Analysis, name: str, limits: Mapping[str, int] | None = None, steps: Iterable[str] | None = None
 ) -> Outcome:
     """Compute the components and the chain of a model.
 
     Args:
         analysis: the recorded analysis.
         name: a specification of the analysis, or a model of the registry.
-        overrides: numbers by their names in ``LIMITS``, instead of the recorded ones.
+        limits: numbers by their names in ``LIMITS``, instead of the recorded ones.
         steps: the names of the optimisations, in order; None for all.
 
     Raises:
         NoAnswerError: the model or a step is unknown.
     """
     title, checkpoint, recorded = _model(analysis, name)
-    numbers = {**recorded, **(overrides or {})}
+    numbers = {**recorded, **(limits or {})}
     known, lines, now = _factors(analysis.assumptions, numbers), list[Line](), Breakdown(())
     for key, (label, category, names) in COMPONENTS.items():
         part = Component(key, label, category, tuple(known[factor] for factor in names), "assumed")
@@ -233,17 +230,17 @@ def value_text(analysis: Analysis, text: str) -> str:
     """
     require_complete(analysis)
     name, *parts = (" ".join(part.split()) for part in text.split(","))
-    overrides, words, in_gib = dict[str, int](), list[str](), False
+    limits, words, in_gib = dict[str, int](), list[str](), False
     for part in parts:
         option = next((key for key in _OPTIONS if re.fullmatch(_OPTIONS[key], part, re.IGNORECASE)), "")
-        if option and option not in overrides:
-            overrides[option] = whole_number(re.sub(r"\D", "", part), LIMITS[option])
+        if option and option not in limits:
+            limits[option] = whole_number(re.sub(r"\D", "", part), LIMITS[option])
         elif part.casefold() == "in gib":
             in_gib = True
         else:
             words.append(part)
     figure = ", ".join(words) if parts else name
-    every = _figures(analyse(analysis, name, overrides)) if parts else assumption_texts(analysis)
+    every = _figures(analyse(analysis, name, limits)) if parts else assumption_texts(analysis)
     # Only sizes have a unit.
     figures = {known: value for known, value in every.items() if not (in_gib and isinstance(value, str))}
     value = {fold(known): value for known, value in figures.items()}.get(fold(figure))

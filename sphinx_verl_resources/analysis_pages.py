@@ -91,8 +91,8 @@ class AnalysisDirective(VerlDirective):
 
     def outcome(self, name: str) -> Outcome:
         """Return the analysis of a model with the numbers and steps in the options."""
-        overrides = {option: self.values[option] for option in LIMITS if option in self.given}
-        return analyse(self.data.analysis, name, overrides, self.values.get("steps"))
+        limits = {option: self.values[option] for option in LIMITS if option in self.given}
+        return analyse(self.data.analysis, name, limits, self.values.get("steps"))
 
 
 def entry_of(entries: Mapping[str, Any], section: str, name: str) -> Any:

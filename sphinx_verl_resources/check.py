@@ -37,11 +37,11 @@ class Repository(NamedTuple):
 
     Attributes:
         path: any folder of the checkout.
-        display_name: its name for the user.
+        label: its name for the user.
     """
 
     path: Path
-    display_name: str
+    label: str
 
     def ask(self, *arguments: str, names: Iterable[str] = ()) -> bytes | None:
         """Run a git command that only reads, and return its output; None if it fails.
@@ -92,16 +92,16 @@ class Repository(NamedTuple):
         return {ref: commit for ref, commit in pairs if commit.startswith(ref) or not is_commit(ref)}
 
 
-def open_repository(name: str, display_name: str) -> Repository:
+def open_repository(name: str, label: str) -> Repository:
     """Open the checkout at a path.
 
     Raises:
         OSError: there is no checkout, or git does not answer.
     """
-    repository = Repository(Path(name), display_name)
+    repository = Repository(Path(name), label)
     if not name or repository.ask("rev-parse", "--git-dir") is None:
         reason = "not a git checkout that you own; give the path of a checkout of verl"
-        raise OSError(f"{display_name or '--repo'}: {reason}")
+        raise OSError(f"{label or '--repo'}: {reason}")
     return repository
 
 
@@ -140,9 +140,7 @@ class Check:
     def runs(self) -> list[tuple[Run, Document]]:
         """The runs without errors, with their files."""
         wrong = {problem.place.path for problem in self.data.diagnostics_of("runs") if problem.is_error}
-        runs = (
-            (self.data.run_files[file], file) for file in self.files(RUNS) if file.display_name not in wrong
-        )
+        runs = ((self.data.run_files[file], file) for file in self.files(RUNS) if file.label not in wrong)
         return [(run, file.document) for run, file in runs if run]
 
     @cached_property
@@ -341,9 +339,7 @@ def unknown_ref(check: Check) -> Iterator[Finding]:
     """
     for document, loc, ref, _path in check.links:
         if check.repository and ref not in check.commits:
-            message = (
-                f"{_name(loc)}.ref: {check.repository.display_name} has no commit, tag or branch {ref!r}"
-            )
+            message = f"{_name(loc)}.ref: {check.repository.label} has no commit, tag or branch {ref!r}"
             remedy = "correct it, or run git fetch --tags origin (a shallow clone: add --unshallow)"
             yield document.place((*loc, "ref")), message, remedy
 

@@ -281,7 +281,7 @@ def check(options: argparse.Namespace) -> tuple[str, int]:
         return json.dumps([_json_object(problem) for problem in problems], indent=2), code
     report(problems)
     counts = {"run": len(check.files(dataset.RUNS)), "error": errors, "warning": len(problems) - errors}
-    names = ", ".join(printable(directory.display_name) for directory in check.directories)
+    names = ", ".join(printable(directory.label) for directory in check.directories)
     return f"{names}: {', '.join(counted(number, word) for word, number in counts.items())}", code
 
 

@@ -35,20 +35,20 @@ class DataFile:
     """A file: its path, its name in messages, and its content (one byte over the limit if it is larger)."""
 
     path: Path
-    display_name: str
+    label: str
     content: bytes
 
     @cached_property
     def document(self) -> Document:
         """The parsed content."""
-        return read_yaml(self.content, self.display_name)
+        return read_yaml(self.content, self.label)
 
 
 class Directory(NamedTuple):
     """A data directory and its name in messages."""
 
     path: Path
-    display_name: str
+    label: str
 
 
 def bundled_directory() -> Directory:
@@ -98,7 +98,7 @@ def refuse_irregular(path: Path) -> None:
         raise OSError(0, "not a regular file", str(path))
 
 
-def read_data_file(path: Path, display_name: str) -> DataFile:
+def read_data_file(path: Path, label: str) -> DataFile:
     """Read a file, or the first part of one that is too large.
 
     Raises:
@@ -106,7 +106,7 @@ def read_data_file(path: Path, display_name: str) -> DataFile:
     """
     refuse_irregular(path)
     with path.open("rb") as stream:
-        return DataFile(path, display_name, stream.read(MAX_BYTES + 1))
+        return DataFile(path, label, stream.read(MAX_BYTES + 1))
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -155,7 +155,7 @@ class Dataset:
         self.problems: dict[str, list[Diagnostic]] = {"files": []}
         own: dict[str, Directory] = {}
         for directory in configured:
-            what = f"the data directory {directory.display_name!r} cannot be used"
+            what = f"the data directory {directory.label!r} cannot be used"
             remedy = f"name a folder that contains {RUNS}/ or gpus.yaml, relative to that of conf.py"
             with self._note_errors(missing or Location(""), what, remedy):
                 if DATA_NAMES.isdisjoint(path.name for path in directory.path.iterdir()):
@@ -179,8 +179,8 @@ class Dataset:
     def _read(self, directory: Directory, path: Path, without: str = "") -> None:
         """Read a whole directory, or one folder or file of it; note each file that is left out."""
         name = path.relative_to(directory.path).as_posix()
-        display_name, folder = Path(directory.display_name, name).as_posix(), name.rpartition("/")[0]
-        with self._note_errors(Location(display_name), "cannot be read", "check it, or delete it"):
+        label, folder = Path(directory.label, name).as_posix(), name.rpartition("/")[0]
+        with self._note_errors(Location(label), "cannot be read", "check it, or delete it"):
             is_data = name in (".", RUNS, CASES, *REGISTRIES) or (folder and path.suffix == ".yaml")
             if is_data and path.is_symlink():
                 refuse_leading_out(path, directory.path)
@@ -189,20 +189,20 @@ class Dataset:
                     if inner.name != without and not inner.name.startswith("."):
                         self._read(directory, inner)
             elif is_data:
-                self.files[folder or name].append(read_data_file(path, display_name))
+                self.files[folder or name].append(read_data_file(path, label))
             elif (is_yaml := path.suffix in {".yaml", ".yml"}) or (folder and path.name != "README.md"):
                 near = nearest(path.stem, (each.removesuffix(".yaml") for each in REGISTRIES))
                 hint = f"did you mean '{near}.yaml'?" if near else f"put run files into the folder {RUNS!r}"
                 remedy = "data files are named <id>.yaml" if folder else hint
                 message = f"the file {path.name!r} is not read"
                 level = Severity.ERROR if is_yaml else Severity.WARNING
-                problem = Diagnostic(Location(display_name), "file_unexpected", message, remedy, level)
+                problem = Diagnostic(Location(label), "file_unexpected", message, remedy, level)
                 self.problems["files"].append(problem)
 
     @cached_property
     def digest(self) -> str:
         """A digest of all files, and of what could not be read."""
-        files = [(file.display_name, file.content) for files in self.files.values() for file in files]
+        files = [(file.label, file.content) for files in self.files.values() for file in files]
         return hashlib.sha256(repr((files, self.problems["files"])).encode()).hexdigest()
 
     def diagnostics_of(self, *kinds: str) -> tuple[Diagnostic, ...]:

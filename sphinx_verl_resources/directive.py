@@ -41,15 +41,13 @@ class Option:
     value: Any = None
 
 
-def choices(
-    help_text: str, allowed: Sequence[str], default_words: Sequence[str] = (), name: str = "show"
-) -> Option:
+def choices(help_text: str, allowed: Sequence[str], usual: Sequence[str] = (), name: str = "show") -> Option:
     """Return an option with distinct words, in the given order; a chart needs the table.
 
     Args:
         help_text: the description, which explains each word.
         allowed: the words.
-        default_words: the default; all of them if empty.
+        usual: the default; all of them if empty.
         name: the name of the option.
     """
 
@@ -61,8 +59,8 @@ def choices(
         return (*names, "table") if "chart" in names and "table" not in names else names
 
     values = f"any of {', '.join(f'``{word}``' for word in allowed)}, separated by commas"
-    default = f"``{', '.join(default_words)}``" if default_words else "all"
-    return Option(name, help_text, values, default, read, tuple(default_words or allowed))
+    default = f"``{', '.join(usual)}``" if usual else "all"
+    return Option(name, help_text, values, default, read, tuple(usual or allowed))
 
 
 #: Options of every directive that makes a table.

@@ -83,7 +83,7 @@ class VerlRuns(VerlDirective):
         others = [size for size in SIZES if sizes and size not in sizes]
         why = " has errors and is not shown; see the build log."
         boxes = [
-            self.box(nodes.literal("", printable(file.display_name)), nodes.Text(why))
+            self.box(nodes.literal("", printable(file.label)), nodes.Text(why))
             for file, run in self.data.run_files.items()
             if not run and value_at(file.document.data, "size") not in others
         ]

@@ -72,7 +72,7 @@ def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> No
     """Put a bar before the tables, and below each a button that unfolds the other runs."""
     runs = {run: known[run] for body in bodies for run in body[ROWS]}
     others = [run for run in runs if runs[run].is_folded]
-    # If all are to fold, all are runs.
+    # If all are to fold, all are shown.
     to_fold = len(others) if len(others) < len(runs) else 0
     table = bodies[0].parent.parent
     place = table.parent if SIZE_CLASS in table.parent["classes"] else table

@@ -39,14 +39,14 @@ class Document:
 
     Attributes:
         text: the text.
-        display_name: its name in messages.
+        label: its name in messages.
         data: the value, with lists as tuples; None if the text is empty or not strict YAML.
         problems: the first problem of the YAML itself, if any.
         inside: the position of ``data`` in the text: of an item of a list, its index.
     """
 
     text: str
-    display_name: str = ""
+    label: str = ""
     data: Any = None
     problems: list[Diagnostic] = field(default_factory=list)
     inside: Loc = ()
@@ -79,7 +79,7 @@ class Document:
         return "".join(f".{part}" for part in (*self.inside, *loc))
 
     def _place(self, event: Any) -> Location:
-        return Location(self.display_name, *position(event and event.start_mark))
+        return Location(self.label, *position(event and event.start_mark))
 
     def _events(self) -> Iterator[Any]:
         """Yield the events of the parser; refuse what data files do not support."""
@@ -150,16 +150,16 @@ _CAUSES = (
 _INDENT = "indent all keys of a level alike, close each quote and bracket, and put unusual text in quotes"
 
 
-def read_yaml(content: bytes, display_name: str = "") -> Document:
+def read_yaml(content: bytes, label: str = "") -> Document:
     """Parse the content of a file. Problems are in the result, never raised.
 
     Args:
         content: the file.
-        display_name: its name in messages.
+        label: its name in messages.
     """
-    document = Document("", display_name)
+    document = Document("", label)
     try:
-        document.text = _decoded(content, display_name)
+        document.text = _decoded(content, label)
         document.data = document._parse()
     except NoAnswerError as refused:
         document.problems += refused.diagnostics
@@ -168,24 +168,22 @@ def read_yaml(content: bytes, display_name: str = "") -> Document:
         complaint = " ".join(str(getattr(error, name, None) or "") for name in ("problem", "context")).strip()
         known = (cause for words, *cause in _CAUSES if re.search(words, complaint))
         which, message, remedy = next(known, ("problem", f"not valid YAML: {complaint or error}", _INDENT))
-        place = Location(display_name, *position(getattr(error, f"{which}_mark", None)))
+        place = Location(label, *position(getattr(error, f"{which}_mark", None)))
         document.problems.append(Diagnostic(place, "yaml_syntax", message, remedy))
     return document
 
 
-def _decoded(content: bytes, display_name: str) -> str:
+def _decoded(content: bytes, label: str) -> str:
     if len(content) > MAX_BYTES:
-        _refuse(
-            Location(display_name), "file_too_large", f"the file is over {MAX_BYTES >> 20} MiB", "split it"
-        )
+        _refuse(Location(label), "file_too_large", f"the file is over {MAX_BYTES >> 20} MiB", "split it")
     text = content.decode("utf-8-sig", "surrogateescape")
     if match := _CONFLICT.search(text):
         remedy = "keep one side, and delete the lines with <<<<<<<, ======= and >>>>>>>"
-        place = Location(display_name, text.count("\n", 0, match.start()) + 1)
+        place = Location(label, text.count("\n", 0, match.start()) + 1)
         _refuse(place, "yaml_syntax", "the file contains a merge conflict", remedy)
     if match := FORBIDDEN.search(text):
         lines = text[: match.start()].replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        _refuse_character(match[0], Location(display_name, len(lines), len(lines[-1]) + 1))
+        _refuse_character(match[0], Location(label, len(lines), len(lines[-1]) + 1))
     return text
 
 

@@ -47,7 +47,7 @@ def validated(
 def empty(document: Document, remedy: str) -> Diagnostic:
     """Return the problem of an empty file."""
     # At the beginning: after a lone "---", the missing value would be on the next line.
-    return Diagnostic(Location(document.display_name, 1, 1), "file_empty", "the file is empty", remedy)
+    return Diagnostic(Location(document.label, 1, 1), "file_empty", "the file is empty", remedy)
 
 
 def try_model(data: Any, model: type[Model], context: Any = None) -> tuple[Model | None, list[ErrorDetails]]:

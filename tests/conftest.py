@@ -101,10 +101,10 @@ def _registries_parsed_once() -> Iterator[None]:
     """Parse equal registries once per process, since parsing them is most of a small test's work."""
     cached_reader = lru_cache(maxsize=32)(read_yaml)
 
-    def read(content: bytes, display_name: str = "") -> Document:
+    def read(content: bytes, label: str = "") -> Document:
         if len(content) < REGISTRY_BYTES:
-            return read_yaml(content, display_name)
-        document = cached_reader(content, display_name)
+            return read_yaml(content, label)
+        document = cached_reader(content, label)
         return replace(document, problems=[*document.problems])
 
     with pytest.MonkeyPatch.context() as patch:

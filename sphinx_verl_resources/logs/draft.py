@@ -83,7 +83,7 @@ class Sources:
 
     def warn(self, code: Code, message: str, remedy: str, key: str = "") -> None:
         """Add a problem at the place of a key in the script; without one, in the script or the log."""
-        place = self.script.places.get(key) or Location(self.path or self.log.display_name)
+        place = self.script.places.get(key) or Location(self.path or self.log.label)
         self.problems.append(warning(place, code, message, remedy))
 
 
@@ -235,12 +235,12 @@ def _settings(sources: Sources, data: EstimatorContext) -> dict[str, Any]:
 # -- issues
 
 
-def fields_of_issue(body: str, display_name: str) -> dict[str, Any]:
+def fields_of_issue(body: str, label: str) -> dict[str, Any]:
     r"""Return the fields in the text of an issue, with a heading for each field and YAML below it.
 
     Args:
         body: the text.
-        display_name: its name in messages.
+        label: its name in messages.
 
     Raises:
         NoAnswerError: the answers are not YAML.
@@ -251,10 +251,10 @@ def fields_of_issue(body: str, display_name: str) -> dict[str, Any]:
     text = re.sub("(?m)^(?!### )", "  ", body.replace("\r\n", "\n"))
     text = re.sub("(?m)^  (```.*|_No response_)$", "", text)
     text = re.sub("(?m)^### (.+)$", lambda match: f"{_LABELS.get(match[1].lower(), match[1].lower())}:", text)
-    document = read_yaml(text.encode(), display_name)
+    document = read_yaml(text.encode(), label)
     if document.problems or not isinstance(document.data, dict):
         message = "the text has no headings of the form"
-        nothing = Diagnostic(Location(display_name), "file_empty", message, "give all of it")
+        nothing = Diagnostic(Location(label), "file_empty", message, "give all of it")
         raise NoAnswerError(*(document.problems or [nothing]))
     answers = {name: value for name, value in document.data.items() if value is not None}
     fields = {"model": TODO, "task": TODO, "gpus": "", **answers}

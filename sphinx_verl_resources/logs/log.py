@@ -44,7 +44,7 @@ class Log:
     """The last run in a log.
 
     Attributes:
-        display_name: the name of the log in messages; empty without a log.
+        label: the name of the log in messages; empty without a log.
         figures: the figures of its steps.
         settings: the printed configuration by dotted key, or the overrides that Hydra prints.
         versions: the versions of packages, by name.
@@ -55,7 +55,7 @@ class Log:
         sleep: the bytes that vLLM's sleep ``freed`` on the GPU and ``left`` in use, as last printed.
     """
 
-    display_name: str = ""
+    label: str = ""
     figures: Figures = field(default_factory=Figures)
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -66,12 +66,12 @@ class Log:
     sleep: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_log(stream: BinaryIO, display_name: str) -> Log:
+def read_log(stream: BinaryIO, label: str) -> Log:
     r"""Read a log of any size; any bytes are accepted.
 
     Args:
         stream: the log.
-        display_name: its name in messages.
+        label: its name in messages.
 
     >>> import io
     >>> text = b"(TaskRunner pid=7) step:1 - perf/max_memory_allocated_gb:71.3 - perf/time_per_step:60.5\n"
@@ -79,7 +79,7 @@ def read_log(stream: BinaryIO, display_name: str) -> Log:
     >>> log.figures.last_step, log.figures.values("perf/max_memory_allocated_gb")
     (1, [71.3])
     """
-    reader = _Reader(display_name)
+    reader = _Reader(label)
     for line in lines_of(stream):
         reader.take(line)
     return reader.result()
@@ -104,15 +104,15 @@ class _Run:
 class _Reader:
     """Reads a log line by line."""
 
-    def __init__(self, display_name: str) -> None:
-        self._display_name = display_name
+    def __init__(self, label: str) -> None:
+        self._label = label
         self._problems: dict[str, Diagnostic] = {}
         self._runs = [_Run()]
         self._facts: dict[str, dict[str, Location]] = {}
 
     def take(self, line: Line) -> None:
         """Read a line."""
-        place = Location(self._display_name, line.number, line.column)
+        place = Location(self._label, line.number, line.column)
         run = self._runs[-1]
         config = run.configs.get(line.who)
         if (config and config.add(line)) or run.failures.take_frame(line) or self._take_metrics(line):
@@ -136,19 +136,19 @@ class _Reader:
         if len(self._runs) > 1:
             number = self._runs.index(run) + 1
             message = f"this log contains {len(self._runs)} runs; number {number} is used"
-            self._warn(Location(self._display_name), message, "give the log of one run", "several_runs")
+            self._warn(Location(self._label), message, "give the log of one run", "several_runs")
         settings = run.overrides
         # The others are parts of the largest.
         for config in sorted(run.configs.values(), key=lambda each: each.size)[-1:]:
             values, unread = config.values()
             settings |= values
-            place = Location(self._display_name, config.line.number, config.line.column)
+            place = Location(self._label, config.line.number, config.line.column)
             for name in unread:
                 self._warn(place, f"could not be read in the configuration printed here: {name}", _ADD)
         facts = self._agreed()
         gpu, model = facts.pop("gpu", ""), facts.pop("model", "")
         problems, failure = tuple(sorted(self._problems.values())), run.failures.result()
-        return Log(self._display_name, run.figures, settings, facts, gpu, failure, problems, model, run.sleep)
+        return Log(self._label, run.figures, settings, facts, gpu, failure, problems, model, run.sleep)
 
     def _next_run(self) -> _Run:
         """Return the run that begins: the current one before its first figures or failure."""
@@ -160,9 +160,7 @@ class _Reader:
         """Read the figures of a step; return whether the line has any, also unreadable ones."""
         metrics = metrics_in(line)
         for name in metrics.unread:
-            self._warn(
-                Location(self._display_name, line.number, line.column), f"{name} could not be read", _ADD
-            )
+            self._warn(Location(self._label, line.number, line.column), f"{name} could not be read", _ADD)
         if metrics.step is not None and metrics.figures:
             is_earlier = metrics.step < (self._runs[-1].figures.last_step or 0)
             run = self._next_run() if is_earlier else self._runs[-1]

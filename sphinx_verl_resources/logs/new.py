@@ -83,7 +83,7 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
     if not (directory.path / "schema/run.json").is_file():
         text = text.removeprefix(f"{SCHEMA_LINE}\n")
     name = f"{RUNS}/{fields['id']}.yaml"
-    file = DataFile(directory.path / name, f"{directory.display_name}/{name}", text.encode())
+    file = DataFile(directory.path / name, f"{directory.label}/{name}", text.encode())
     lines = text.splitlines()  # errors in those to fill in are left out
     errors = (problem for problem in validated(file.document, Run)[1] if problem.is_error)
     wrong = [error for error in errors if TODO not in lines[min(error.place.line, len(lines)) - 1]]
@@ -93,10 +93,10 @@ def new(options: argparse.Namespace) -> tuple[str, int]:
     if not options.dry_run:
         if os.path.lexists(file.path) and not options.force:
             hint = f"--force replaces it, --id {file.path.stem}-2 writes another file"
-            raise UsageError(f"{printable(file.display_name)}: already exists; {hint}")
+            raise UsageError(f"{printable(file.label)}: already exists; {hint}")
         file.path.parent.mkdir(parents=True, exist_ok=True)
         write_file(file.path, text)
-    path, parts = printable(file.display_name), enumerate(lines, 1)
+    path, parts = printable(file.label), enumerate(lines, 1)
     result = {
         "path": path,
         "written": not options.dry_run,

@@ -266,7 +266,7 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
             wrong += _faults(case, item, recorded, entries.get(case.id)) if case else ()
             error = next((each.text for each in wrong if each.is_error), "")
             name = str(value_at(value, "id") or f"case {index + 1}")
-            key = (document.display_name, index) if error else name
+            key = (document.label, index) if error else name
             entries.pop(key, None)  # the replacement goes to the position of its file
             entries[key] = Entry(name, item, None if error else case, error)
             problems += wrong
@@ -292,6 +292,6 @@ def _faults(case: Case, item: Document, recorded: bool, earlier: Entry | None) -
         message = "the address of the case's source is missing"
         hint = "add source: {repo: owner/name, path: …}, {repo: owner/name, issue: 12} or {url: https://…}"
         yield item.diagnostic(("source",), "missing_key", message, hint)
-    if earlier and earlier.document.display_name.rpartition("/")[0] == item.display_name.rpartition("/")[0]:
+    if earlier and earlier.document.label.rpartition("/")[0] == item.label.rpartition("/")[0]:
         message = f"the id {case.id!r} is already used at {earlier.document.place(('id',))}"
         yield item.diagnostic(("id",), "duplicate_name", message, "rename one of the two")

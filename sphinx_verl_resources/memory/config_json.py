@@ -79,12 +79,12 @@ _COPY = "copy the value from the model's config.json on Hugging Face"
 # -- the file
 
 
-def read_config_json(text: str, display_name: str) -> tuple[Architecture, tuple[Diagnostic, ...]]:
+def read_config_json(text: str, label: str) -> tuple[Architecture, tuple[Diagnostic, ...]]:
     """Read the architecture that a config.json describes.
 
     Args:
         text: the content of the file.
-        display_name: its path, for messages.
+        label: its path, for messages.
 
     Returns:
         The architecture, and warnings about what its parameter count leaves out. Biases of the output
@@ -101,7 +101,7 @@ def read_config_json(text: str, display_name: str) -> tuple[Architecture, tuple[
     (494032768, ())
     """
     # JSON may be indented with tabs, YAML may not; JSON strings contain no literal tab.
-    document = read_yaml(text.replace("\t", " ").encode(errors="replace"), display_name)
+    document = read_yaml(text.replace("\t", " ").encode(errors="replace"), label)
     if not isinstance(data := document.data, dict):
         wrong = document.diagnostic((), "wrong_type", "expected keys and values", "give a config.json")
         raise NoAnswerError(*document.problems or [wrong])
@@ -144,10 +144,8 @@ class _Config:
 
     def locate(self, key: str, default: Any = None) -> tuple[Loc, Any]:
         """Return the place of a key (that of its section if it is missing or null) and its value."""
-        values = (
-            ((*loc, key), each[key]) for loc, each in self.sections.items() if each.get(key) is not None
-        )
-        return next(values, (next(iter(self.sections)), self.facts.get(key, default)))
+        pairs = (((*loc, key), each[key]) for loc, each in self.sections.items() if each.get(key) is not None)
+        return next(pairs, (next(iter(self.sections)), self.facts.get(key, default)))
 
     def read(self, key: str, kind: type, expected: str, allowed: Any = None, default: Any = None) -> Any:
         """Return a value; if it is missing or null, that of the model type, or the default.

@@ -260,10 +260,8 @@ class FsdpRole:
             return ()
         return self._one(Kind.ROOT_GRADIENT, self._head, 2)
 
-    def _ready(self, layers: int) -> Allocations:
+    def _ready(self, rest: int) -> Allocations:
         """Return the sharded gradients when only the root and some layers remain."""
         shape, counts = self.shape, self.shape.counts
-        ready = (
-            shape.parameters - counts.root - layers * counts.largest_layer + shape.head * self._head_is_unit
-        )
+        ready = shape.parameters - counts.root - rest * counts.largest_layer + shape.head * self._head_is_unit
         return () if self._on_host else self._sharded(Kind.GRADIENTS, {"parameters of layers": ready})

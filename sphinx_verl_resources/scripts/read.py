@@ -47,9 +47,7 @@ _PREPARES = re.compile(
 )
 
 
-def read_settings(
-    text: str, display_name: str, environment: Mapping[str, str] = _NO_VARIABLES
-) -> SettingsText:
+def read_settings(text: str, label: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
     r"""Read verl's settings from a launch script, from YAML, or from overrides such as ``trainer.nnodes=2``.
 
     The format is detected from the content. An empty text has no settings. Overrides may have a shell's
@@ -57,7 +55,7 @@ def read_settings(
 
     Args:
         text: the text; overrides are separated by blanks or line ends.
-        display_name: its name in messages.
+        label: its name in messages.
         environment: the environment variables of a script.
 
     Returns:
@@ -74,15 +72,15 @@ def read_settings(
     """
     script, text = text, text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.startswith("#!") and _YAML.match(text):
-        return _read_yaml(text, display_name)
+        return _read_yaml(text, label)
     if text.startswith("#!") or _SCRIPT.search(text):
-        return read_script(script, display_name, environment)
+        return read_script(script, label, environment)
     settings = SettingsText()
-    _read_arguments(settings, _words(settings, text, display_name))
+    _read_arguments(settings, _words(settings, text, label))
     return settings.resolved(translated=True)
 
 
-def read_script(text: str, display_name: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
+def read_script(text: str, label: str, environment: Mapping[str, str] = _NO_VARIABLES) -> SettingsText:
     r"""Read the settings that a launch script passes to verl, without running anything.
 
     Variables, defaults such as ``${NAME:-8}``, arithmetic, arrays, branches and functions are evaluated. The
@@ -90,7 +88,7 @@ def read_script(text: str, display_name: str, environment: Mapping[str, str] = _
 
     Args:
         text: the script.
-        display_name: its name in messages.
+        label: its name in messages.
         environment: its environment variables.
 
     Returns:
@@ -117,15 +115,15 @@ def read_script(text: str, display_name: str, environment: Mapping[str, str] = _
     except ModuleNotFoundError as error:
         message = f"reading a launch script needs the package {error.name}, which is not installed"
         remedy = 'install the extra "scripts" of the package, or give the settings as YAML or KEY=VALUE'
-        raise NoAnswerError(Diagnostic(Location(display_name), "file_unreadable", message, remedy)) from None
+        raise NoAnswerError(Diagnostic(Location(label), "file_unreadable", message, remedy)) from None
     settings = SettingsText()
-    shell = Shell(display_name, environment)
+    shell = Shell(label, environment)
     shell.follow(text.replace("\r\n", "\n"))
-    _read_commands(settings, shell, display_name)
+    _read_commands(settings, shell, label)
     return settings.resolved(translated=True)
 
 
-def _read_commands(settings: SettingsText, shell: Shell, display_name: str) -> None:
+def _read_commands(settings: SettingsText, shell: Shell, label: str) -> None:
     """Add the settings of the first training command, and the program that it starts."""
     settings.problems = tuple(shell.problems.values())
     settings.variables_read = frozenset(shell.expansion.variables_read)
@@ -136,7 +134,7 @@ def _read_commands(settings: SettingsText, shell: Shell, display_name: str) -> N
     if not trainings and not settings.problems:
         message = "the script has no command that trains with verl"
         hint = "expected one such as python3 -m verl.trainer.main_ppo data.train_batch_size=256"
-        settings.error(Location(display_name), "shell_syntax", message, hint)
+        settings.error(Location(label), "shell_syntax", message, hint)
     for _, program in (trainings or programs)[:1]:
         settings.program = program
     if not trainings:
@@ -210,7 +208,7 @@ def _read_arguments(settings: SettingsText, arguments: Iterable[Word], *, of_ver
                 settings.incomplete += (f"{source}: {cause.text}",)
 
 
-def _words(settings: SettingsText, text: str, display_name: str) -> Iterator[Word]:
+def _words(settings: SettingsText, text: str, label: str) -> Iterator[Word]:
     """Yield the words of a text of overrides; those with a shell's variables are unknown."""
     for number, line in enumerate(text.split("\n"), 1):
         words = shlex.shlex(line.rstrip().removesuffix("\\"), posix=True)
@@ -220,16 +218,16 @@ def _words(settings: SettingsText, text: str, display_name: str) -> Iterator[Wor
                 key, _, value = word.partition("=")
                 unknown = Unknown(value, Cause(f"only a shell knows {value!r}"))
                 parts = (f"{key}=", unknown) if _VARIABLE.search(word) else (word,)
-                yield Word(parts, Location(display_name, number, max(line.find(key), 0) + 1))
+                yield Word(parts, Location(label, number, max(line.find(key), 0) + 1))
         except ValueError:
             message = "the text has a quote that is never closed"
-            settings.error(Location(display_name, number), "shell_syntax", message, "add the closing quote")
+            settings.error(Location(label, number), "shell_syntax", message, "add the closing quote")
 
 
-def _read_yaml(text: str, display_name: str) -> SettingsText:
+def _read_yaml(text: str, label: str) -> SettingsText:
     """Read settings from YAML; dotted keys and nested mappings are equivalent."""
     settings = SettingsText()
-    document = read_yaml(text.encode("utf-8", "surrogatepass"), display_name)
+    document = read_yaml(text.encode("utf-8", "surrogatepass"), label)
     settings.problems = tuple(document.problems)
     if isinstance(document.data, dict):
         for key, value in dotted_leaves(document.data):
@@ -237,5 +235,5 @@ def _read_yaml(text: str, display_name: str) -> SettingsText:
             settings.add(key, value, document.key_place(tuple(key.split("."))))
     elif document.data is not None:
         hint = "write keys and values, as in data.train_batch_size: 64"
-        settings.error(Location(display_name), "wrong_type", "expected keys and values", hint)
+        settings.error(Location(label), "wrong_type", "expected keys and values", hint)
     return settings.resolved(translated=True)
