@@ -17,7 +17,7 @@ extensions = [
     "estimator_lists",
     "sphinx_verl_resources",
 ]
-exclude_patterns = ["_build", "snippets"]
+exclude_patterns = ["_build"]
 html_theme = "sphinx_rtd_theme"
 html_title = project
 # Colours of code that have enough contrast, for the themes that bring none of their own.

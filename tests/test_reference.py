@@ -57,14 +57,12 @@ def reference(root, new_project):
     project = new_project("docs")
     for name in ("directives", "command-line", "install", "messages"):
         shutil.copy(root / f"docs/{name}.rst", project.path)
-    for name in ("snippets", "examples"):
-        shutil.copytree(root / "docs" / name, project.path / name)
+    shutil.copytree(root / "docs/examples", project.path / "examples")
     project.page(".. toctree::\n   :glob:\n\n   *\n")
     with pytest.MonkeyPatch.context() as patch, without_answers():
         patch.syspath_prepend(str(root / "docs/_ext"))
         extensions = ["reference_lists"]
-        folders = ["snippets", "examples"]
-        build = project.build(extensions=extensions, exclude_patterns=folders, smartquotes=False)
+        build = project.build(extensions=extensions, exclude_patterns=["examples"], smartquotes=False)
     # The pages refer to others of the documentation.
     others = r"\[ref\.|reference\]|unknown document|undefined label|no page shows it|\[toc\."
     assert [line for line in build.warnings if not re.search(others, line)] == []

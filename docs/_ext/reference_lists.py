@@ -118,22 +118,16 @@ class Options(Generated):
 
 
 class Snippet(Generated):
-    """``.. docs-snippet:: NAME``: an example in both languages, and its output."""
+    """``.. docs-snippet:: NAME``: an example in both languages, and its output; tests use it by its name."""
 
     required_arguments = 1
+    has_content = True
 
     def lines(self) -> Iterator[str]:
-        path = f"/snippets/{self.arguments[0]}.rst"
-        text = Path(self.env.srcdir, path[1:]).read_text("utf-8")
-        yield from (f".. literalinclude:: {path}", "   :language: rst", "", "In MyST Markdown:", "")
-        yield from (
-            ".. code-block:: markdown",
-            "",
-            textwrap.indent(in_myst(text), "   "),
-            "Both give:",
-            "",
-        )
-        yield f".. include:: {path}"
+        text = "\n".join([*self.content, ""])
+        yield from (".. code-block:: rst", "", textwrap.indent(text, "   "), "In MyST Markdown:", "")
+        yield from (".. code-block:: markdown", "", textwrap.indent(in_myst(text), "   "), "Both give:", "")
+        yield text
 
 
 def in_myst(text: str) -> str:
