@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import nox
@@ -74,32 +75,28 @@ def distributions(session: nox.Session) -> Path:
 
 
 def install(session: nox.Session, packages: Path, changes: list[str], without: list[str]) -> None:
-    """Install the wheel that was built last between the packages of a file."""
+    """Install the wheel between the packages of a file; with the oldest ones the sdist, which they build."""
     session.install("--require-hashes", "--requirement", str(packages))
     if changes:
         session.install("--no-deps", *changes)
     if without:
         session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", *without)
-    (wheel,) = distributions(session).glob("*.whl")
-    # pip keeps a wheel of the same version, which an environment that is used again has.
-    session.install("--no-deps", "--force-reinstall", str(wheel))
+    (file,) = distributions(session).glob("*.tar.gz" if packages == requirements("oldest") else "*.whl")
+    # pip keeps a package of the same version, which an environment that is used again has.
+    session.install("--no-deps", "--no-build-isolation", "--force-reinstall", str(file))
 
 
-@nox.session(python=PYTHONS[0], tags=["ends"])
+@nox.session(venv_backend="none", tags=["ends"])
 def build(session: nox.Session) -> None:
-    """Build and check the distributions that the other sessions install; nobody publishes these.
-
-    The tools are the oldest that pyproject.toml allows; the session ``wheel`` builds with the others.
-    """
-    session.install("--require-hashes", "--requirement", str(requirements("oldest")))
-    tool = str(ROOT / "tools/distribution.py")
-    session.run("python", tool, "https://github.com/OWNER/NAME", str(distributions(session)), silent=True)
+    """Build and check the distributions that the other sessions install; nobody publishes these."""
+    tool = (sys.executable, str(ROOT / "tools/distribution.py"))
+    session.run(*tool, "https://github.com/OWNER/NAME", str(distributions(session)), silent=True)
 
 
 @nox.session(requires=["build"])
 @nox.parametrize("python, packages, changes, without", [*STACKS, WITHOUT_MYST])
 def suite(session: nox.Session, packages: str, changes: list[str], without: list[str]) -> None:
-    """Run every test but those in a browser on the wheel, or what ``-- -m …`` selects; write the docs."""
+    """Run every test but those in a browser, or what ``-- -m …`` selects, on the package; write the docs."""
     install(session, requirements(packages), changes, without)
     test(session, *UNATTENDED, *(f"--without={name}" for name in without), *session.posargs)
     if "myst_parser" not in without:  # some pages are Markdown
@@ -107,7 +104,7 @@ def suite(session: nox.Session, packages: str, changes: list[str], without: list
 
 
 def test(session: nox.Session, *options: str) -> None:
-    """Run tests on the wheel."""
+    """Run tests on the installed package."""
     # Neither this program nor the directory that it runs in puts the checkout before the wheel.
     folder = Path(session.create_tmp()).resolve()
     command = ("pytest", *QUIET, "-o", f"cache_dir={folder / 'cache'}", *options, str(ROOT / "tests"))
@@ -130,17 +127,8 @@ def documentation(session: nox.Session, theme: str) -> None:
 @nox.session(requires=["build"])
 @nox.parametrize("python", [PYTHONS[0], nox.param(PYTHONS[-1], tags=["ends"])])
 def wheel(session: nox.Session) -> None:
-    """The wheel, then the sdist, with nothing beside them build a page, and their command works."""
+    """With nothing beside it, the wheel builds a project whose conf.py is one line, and its command works."""
     install(session, requirements("package"), [], [])
-    works_alone(session)
-    (sdist,) = distributions(session).glob("*.tar.gz")
-    session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "sphinx-verl-resources")
-    session.install("--no-deps", "--no-build-isolation", str(sdist))
-    works_alone(session)
-
-
-def works_alone(session: nox.Session) -> None:
-    """Build a project whose conf.py is one line, and run the command."""
     project = Path(session.create_tmp()).resolve()
     (project / "conf.py").write_text('extensions = ["sphinx_verl_resources"]\n', "utf-8")
     (project / "index.rst").write_text("Page\n====\n\n.. verl-runs::\n\n.. verl-memory:: 8B\n", "utf-8")
