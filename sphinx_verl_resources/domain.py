@@ -163,9 +163,9 @@ class VerlDomain(Domain):
         "memory": ValueRole(_figure_of_analysis, "analysis", "config_keys"),
     }
 
-    #: Set when the builder starts: the application, and a function that loads a part of ``extension.ROOMS``.
+    #: Set when the builder starts: the application, and a function that loads a part of ``extension.PARTS``.
     app: Sphinx
-    room: Callable[[str], Any]
+    part: Callable[[str], Any]
 
     @classmethod
     def of(cls, env: BuildEnvironment) -> VerlDomain:
@@ -196,7 +196,7 @@ class VerlDomain(Domain):
         value, confdir = self.env.config.verl_resources_data, Path(self.app.confdir)
         names = value if isinstance(value, (list, tuple)) else [value]
         directories = [configured_directory(str(name), confdir) for name in names]
-        return self.room("data")(directories, missing=self.conf_place("verl_resources_data"))
+        return self.part("data")(directories, missing=self.conf_place("verl_resources_data"))
 
     # -- pages
 

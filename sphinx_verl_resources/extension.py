@@ -48,7 +48,7 @@ DIRECTIVES = {
 #: The form of ``verl-memory`` with a run or settings.
 ESTIMATE = "fit.directives:VerlEstimate"
 #: What higher layers add to the core: details of a run, the address of its issue, the data and the form.
-ROOMS = {
+PARTS = {
     "details": "fit.directives:details_of",
     "issue": "logs.run_file:form_address",
     "data": "memory.registries:EstimatorContext",
@@ -134,7 +134,7 @@ def prepare_builders(app: Sphinx, config: Config) -> None:
 def start(app: Sphinx) -> None:
     """Set what the domain needs to know of the application."""
     domain = VerlDomain.of(app.env)
-    domain.app, domain.room = app, lambda name: load(ROOMS[name])
+    domain.app, domain.part = app, lambda name: load(PARTS[name])
 
 
 def report(app: Sphinx, env: BuildEnvironment) -> list[str]:
@@ -175,7 +175,7 @@ def stamp_file(app: Sphinx) -> Path:
 def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Write the forms on a page as HTML."""
     if VerlDomain.of(app.env).may_show(docname, "files"):
-        load(ROOMS["form"])(app, doctree, docname)
+        load(PARTS["form"])(app, doctree, docname)
 
 
 def add_assets(

@@ -140,7 +140,7 @@ class VerlRuns(VerlDirective):
             remarks = [*self._remarks(run, cells, count)]
             count += len(remarks)
             if "details" in self.given and (run.settings or run.measured or run.notes):
-                details.append(block := self.domain.room("details")(self, run, remarks))
+                details.append(block := self.domain.part("details")(self, run, remarks))
                 if "model" in columns:
                     model = cells[columns.index("model")]
                     model.pieces = [(model.pieces[0][0], f"#{block['ids'][0]}")]

@@ -131,7 +131,7 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
         content.append(nodes.paragraph("", text))
     content += _flags(run, directive.data) if run.settings else []
     like_it = run.model_dump(mode="json", include=_LIKE_IT, exclude_none=True)
-    if address := directive.domain.room("issue")(like_it):
+    if address := directive.domain.part("issue")(like_it):
         content.append(nodes.paragraph("", "", blocks.link(_("Submit a run like this one"), address)))
     word = "" if run.word == "ran" else _(WORD_TEXTS[run.word])
     name = nodes.strong("", blocks.listed([run_title(run), run.train]))
