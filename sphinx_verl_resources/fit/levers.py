@@ -26,7 +26,6 @@ from ..memory.recorded import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
 from ..memory.request import ACTOR, REFERENCE, ROLLOUT
 from ..memory.roles import MicroBatch, Role
 from ..memory.settings import Settings, gpu_of, micro_batches
-from ..memory.shape import Shape
 from ..memory.versions import behaviour
 
 #: The cost of a lever in time.
@@ -219,16 +218,17 @@ def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
     yield from ({f"{{megatron}}.{name}_model_parallel_size": size, **whole} for size in sizes[name])
 
 
-def _holds_a_sequence(shape: Shape, settings: Settings, **rollout: Any) -> bool:
+def _holds_a_sequence(own: Estimate, **rollout: Any) -> bool:
     """Return whether the rollout engine's cache holds the longest sequence with other settings of its own."""
-    changed = replace(settings, rollout=replace(settings.rollout, **rollout))
-    return cache_tokens(shape, changed) >= settings.lengths.limit
+    changed = replace(own.settings, rollout=replace(own.settings.rollout, **rollout))
+    return cache_tokens(own.shape, changed) >= changed.lengths.limit
 
 
-def lower_utilizations(shape: Shape, settings: Settings) -> Iterator[float]:
-    """Return smaller shares of the GPU for the rollout engine, as long as its cache holds a sequence."""
-    lower = (round(settings.rollout.utilization - tenths / 10, 2) for tenths in range(1, 10))
-    return takewhile(lambda each: each > 0.1 and _holds_a_sequence(shape, settings, utilization=each), lower)
+def _lower(own: Estimate, _: Role) -> Iterator[Overrides]:
+    """Yield smaller shares of the GPU for the rollout engine, as long as its cache holds a sequence."""
+    lower = (round(own.settings.rollout.utilization - tenths / 10, 2) for tenths in range(1, 10))
+    enough = takewhile(lambda share: share > 0.1 and _holds_a_sequence(own, utilization=share), lower)
+    yield from ({ENGINE_SHARE: share} for share in enough)
 
 
 def _wider(own: Estimate) -> list[int]:
@@ -242,7 +242,7 @@ def _starting(own: Estimate, _: Role) -> Iterator[Overrides]:
     length = min(limit, rollout.model_length or limit)
     larger = (tenths / 10 for tenths in range(1, 10) if tenths / 10 > rollout.utilization)
     for tensor, share in product((rollout.tensor, *_wider(own)), (rollout.utilization, *larger)):
-        if _holds_a_sequence(own.shape, own.settings, utilization=share, tensor=tensor):
+        if _holds_a_sequence(own, utilization=share, tensor=tensor):
             yield {ENGINE_LENGTH: length, ENGINE_SHARE: share, ENGINE_TP: tensor}
 
 
@@ -271,18 +271,15 @@ def _engine_length(own: Estimate, _: Role) -> Iterator[Overrides]:
 _CPU = "{role}.optim.override_optimizer_config"
 _CORE = "{megatron}.override_transformer_config.recompute"
 _RECOMPUTED = N_("Computes activations again in the backward pass.")
-_OFFLOADED = N_("Moves idle Adam states to the CPU."), N_("Moves idle weights to the CPU.")
 # workers/engine/fsdp/transformer_impl.py:842-844. FSDP on one GPU keeps views of the parameters, so
 # offloading them frees nothing: measured, and so in the estimate.
-OFFLOAD_OPTIMIZER, OFFLOAD_PARAMETERS = (
-    Lever({f"{{backend}}.{part}_offload": True}, "little", _ALL, sentence)
-    for part, sentence in zip(("optimizer", "param"), _OFFLOADED, strict=True)
-)
+OFFLOAD_OPTIMIZER = Lever({"{backend}.optimizer_offload": True}, "little", _ALL,
+                          N_("Moves idle Adam states to the CPU."))  # fmt: skip
+OFFLOAD_PARAMETERS = Lever({"{backend}.param_offload": True}, "little", _ALL,
+                           N_("Moves idle weights to the CPU."))  # fmt: skip
 # docs/perf/perf_tuning.rst:40
-LOWER_SHARE = Lever(
-    lambda own, _: ({ENGINE_SHARE: share} for share in lower_utilizations(own.shape, own.settings)),
-    "little", _ALL, N_("Gives the rollout engine less memory, so it holds fewer sequences."),
-)  # fmt: skip
+LOWER_SHARE = Lever(_lower, "little", _ALL,
+                    N_("Gives the rollout engine less memory, so it holds fewer sequences."))  # fmt: skip
 # trainer/config/rollout/rollout.yaml:61
 SLEEP = Lever(
     {f"{ROLLOUT}.free_cache_engine": True}, "little", _ALL, N_("Lets the engine sleep in training.")
@@ -297,13 +294,10 @@ RAISE_SHARE = Lever(
     _higher, "none", sentence="Gives the rollout engine more memory for weights and KV cache."
 )
 SHORTER_ENGINE = Lever(_engine_length, "none", sentence="Limits the rollout engine to prompt and response.")
-FEWER_SEQUENCES, FEWER_TOKENS = (
-    Lever(partial(_fewer, key=f"{ROLLOUT}.{name}", least=least), "little", sentence=sentence)
-    for name, least, sentence in (
-        ("max_num_seqs", 8, "The rollout engine works on fewer sequences at once."),
-        ("max_num_batched_tokens", 1024, "Smaller activations in the rollout engine's profiling run."),
-    )
-)
+FEWER_SEQUENCES = Lever(partial(_fewer, key=f"{ROLLOUT}.max_num_seqs", least=8), "little",
+                        sentence="The rollout engine works on fewer sequences at once.")  # fmt: skip
+FEWER_TOKENS = Lever(partial(_fewer, key=f"{ROLLOUT}.max_num_batched_tokens", least=1024), "little",
+                     sentence="Smaller activations in the rollout engine's profiling run.")  # fmt: skip
 #: All levers, the cheapest first; of those with equal costs, the first to try comes first. The last ones are
 #: for engines that do not start, and for full hosts.
 LEVERS = (

@@ -80,17 +80,14 @@ def algorithm_of(settings: Mapping[str, Any], program: str) -> str | None:
     loss = str(settings.get(LOSS)).lower().replace("-", "_")
     by_loss = _LOSSES.get(loss) or _BY_SETTING.get(loss) or algorithm
     managers = {settings.get(key) for key in _REWARD_MANAGERS}
-    modes = [suffix for name, suffix in _MODES.items() if name in program]
-    if settings.get(TRAINER_MODE) == "separate_async":
-        modes.append(" (separate async)")
-    mode = "".join(modes[:1])
+    is_dapo = "dapo" in words | managers or settings.get("algorithm.filter_groups.enable") is True
+    of_setting = " (separate async)" if settings.get(TRAINER_MODE) == "separate_async" else ""
+    mode = next((suffix for name, suffix in _MODES.items() if name in program), of_setting)
     if algorithm is None or (settings.get(DISTILLS) is True and settings.get(_TASK_REWARDS) is False):
         return algorithm and f"OPD{mode}"
     if algorithm != by_loss:
         algorithm = by_loss if algorithm == "GRPO" else f"{algorithm} ({by_loss} loss)"
-    elif algorithm == "GRPO" and (
-        "dapo" in words | managers or settings.get("algorithm.filter_groups.enable") is True
-    ):
+    elif algorithm == "GRPO" and is_dapo:
         algorithm = "DAPO"
     return f"{algorithm}{' + OPD' if settings.get(DISTILLS) is True else ''}{mode}"
 
@@ -138,18 +135,14 @@ class NamedModel(NamedTuple):
             how: how the user gives a model, for example ``with --model``.
             forms: possible forms of the model there.
         """
-        text = self.text[-80:]
+        text, remedy = self.text[-80:], f"give it {how}{forms}"
         if not text:
-            return "missing_key", "no model given", f"give it {how}{forms}"
+            return "missing_key", "no model given", remedy
         if not self.is_hub_name and (variable := _VARIABLE.search(text)):
             remedy = f"set it with --env {variable['name']}=…, or give the model {how}{forms}"
             return "unknown_model", f"the model {text!r} contains a variable with an unknown value", remedy
         message = "unknown model" if self.is_hub_name else "no recorded model matches the end of the path"
-        return (
-            "unknown_model",
-            f"{message} {text!r}",
-            model_hint(self.text, registry, f"give it {how}{forms}"),
-        )
+        return "unknown_model", f"{message} {text!r}", model_hint(self.text, registry, remedy)
 
 
 def model_of(registry: Registry[Architecture], *texts: object, left_open: str | None = None) -> NamedModel:
