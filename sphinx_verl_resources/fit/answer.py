@@ -21,7 +21,7 @@ from ..speed.runs import Nearest, nearest
 from ..units import GIB
 from .changes import Change, changes_for
 from .command import command_of
-from .evidence import Profile, contested_by, is_proof, profile_of, runs_for, smallest_run, takes_no_more
+from .evidence import Profile, is_proof, profile_of, runs_for, smallest_run, takes_no_more
 from .question import Question, assumptions, assumptions_in, request_of
 from .search import REASONS, Layout, Searches
 
@@ -39,7 +39,7 @@ class Answer:
         data: the records.
         best: the best layout; all figures are for this one.
         assumed: what the answer assumes about what the question leaves open.
-        profile: what decides which recorded runs are evidence; None if unknown.
+        profile: what decides which recorded runs are evidence.
         own: the recorded run in question, if there is one.
         is_open: whether the question gives no settings beyond model, task, GPUs and lengths.
         version_assumed: whether the question leaves verl's release open.
@@ -49,7 +49,7 @@ class Answer:
     data: EstimatorContext
     best: Layout
     assumed: tuple[str, ...]
-    profile: Profile | None
+    profile: Profile
     own: Run | None = None
     is_open: bool = False
     version_assumed: bool = False
@@ -64,11 +64,6 @@ class Answer:
     def proof(self) -> tuple[Run, ...]:
         """The runs among them that ran or were reported, on known GPUs, and with which nobody failed."""
         return tuple(run for run in self.evidence if is_proof(run, self.data))
-
-    @cached_property
-    def contested(self) -> Mapping[str, str]:
-        """By the id of a run among them, the report of somebody who ran out of memory with it."""
-        return {run.id: url for run in self.evidence if (url := contested_by(run))}
 
     @cached_property
     def reason(self) -> str:
@@ -116,7 +111,7 @@ class Answer:
     def undercuts(self) -> Run | None:
         """The recorded run on the least GPU memory, see ``smallest_run``, if it fits on less."""
         least, run = smallest_run(self.profile, self.data) or (0, None)
-        settings, memory = self.best.estimate.settings, (self.profile and self.profile.memory_gb) or 0
+        settings, memory = self.best.estimate.settings, self.profile.memory_gb or 0
         used = (settings.gpus + settings.other_gpus) * memory
         return run if self.best.estimate.fits and used < least else None
 
@@ -149,11 +144,8 @@ class Answer:
         own = self.best.estimate
         if own.fits or self.best.is_megatron or not self.version_assumed or own.low > 2 * (own.capacity or 0):
             return None
-        other = attempt(replace(self.best.request, version=OTHER_RELEASE), self.data)
-        if isinstance(other, NoAnswerError):
-            return None
-        layout = replace(self.best, request=other.request, estimate=other)
-        return layout if layout.verdict != self.best.verdict else None
+        other = self.best.changed(replace(self.best.request, version=OTHER_RELEASE))
+        return other if other.verdict != self.best.verdict else None
 
     @cached_property
     def largest_token_budget(self) -> int | None:
@@ -220,7 +212,6 @@ class Answers:
         self._about: dict[str, Any] = {"is_open": is_open, "version_assumed": question.version is None}
         self._request, self._assumed = request_of(question), assumptions(question, data)
         self._searches = Searches(self._request, data, question.host_gib and question.host_gib * GIB)
-        self._profile = profile_of(self._request, data)
         self._answers: dict[tuple[int | None, str | None], Answer] = {}
 
     def on(self, gpus: int | None, gpu: str | None) -> Answer:
@@ -230,7 +221,8 @@ class Answers:
             NoAnswerError: nothing can be estimated.
         """
         if (gpus, gpu) not in self._answers:
-            profile, request = self.profile_on(gpus, gpu), replace(self._request, gpus=gpus, gpu=gpu)
+            request = replace(self._request, gpus=gpus, gpu=gpu)
+            profile = profile_of(request, self.data)
             # Of the strongest proof, the search follows a run with FSDP, whose estimates are checked best.
             proof = [run for run in runs_for(profile, self.data) if is_proof(run, self.data)]
             usual = (run for run in proof if run.word == proof[0].word and run.train != "megatron")
@@ -249,10 +241,6 @@ class Answers:
         """Return whether a layout fits that offloads nothing."""
         best = self._searches.on(gpus, gpu)
         return best.fits and not best.offloaded
-
-    def profile_on(self, gpus: int | None, gpu: str | None) -> Profile | None:
-        """Return the profile of the question on other GPUs; None if it is unknown."""
-        return self._profile and self._profile.on(gpus, self.data.gpus.get(gpu or ""))
 
 
 def answer(question: Question, data: EstimatorContext) -> Answer:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from ..diagnostics import NoAnswerError
 from ..i18n import N_
-from ..memory.estimate import Estimate, attempt
 from ..memory.request import MODEL, ROLLOUT, Request, Verdict
 from ..memory.settings import TRAINER_GPUS
 from .command import as_arguments
@@ -85,7 +84,7 @@ class _Combination:
         """The layout with the levers and what lets its engine start; ``start`` if it cannot be estimated."""
         overrides = {key: value for option in self.levers for key, value in option.steps[-1].items()}
         after = _changed(self.start, overrides)
-        if after.estimate.fits and not after.starts:
+        if after.reason == "engine":
             options = (option for option in options_for(after.estimate) if option.lever.phases == STARTUP)
             started = (_changed(after, step) for option in options for step in option.steps)
             after = next((other for other in started if other.fits), after)
@@ -223,8 +222,7 @@ def _changed(layout: Layout, overrides: Overrides) -> Layout:
     """Return a layout with other settings, also of the number of GPUs; itself if they cannot be estimated."""
     request = layout.request.having(overrides)
     request = request if overrides.keys().isdisjoint(TRAINER_GPUS) else replace(request, gpus=None)
-    own = attempt(request, layout.estimate.registries)
-    return replace(layout, request=request, estimate=own) if isinstance(own, Estimate) else layout
+    return layout.changed(request)
 
 
 def _overrides(before: Layout, after: Layout) -> Overrides:

@@ -17,7 +17,6 @@ from ..memory.request import ACTOR, MODEL, ROLLOUT, Request
 from ..memory.roles import LIMITS, has_critic
 from ..memory.settings import TRAINER_MODE, gpu_of, training_gpus
 from ..records import ADAPTER_RANKS, WORDS, Run, family
-from ..registries import Gpu
 
 #: The GPUs behind verl's documents that do not name them: NVIDIA's with bfloat16 and at least 80 GB.
 _USUAL_DEVICE, _USUAL_MEMORY_GB = ("nvidia", True), 80
@@ -31,7 +30,7 @@ class Profile(NamedTuple):
     """The traits of a run or a question that decide whether the run is evidence for an answer.
 
     Attributes:
-        shape_key: the key of the model's shape, see ``shape_key_of``.
+        shape_key: the key of the model's shape, see ``shape_key_of``; empty if a decisive setting is unknown.
         rank: the rank of the adapters; 0 trains all parameters, infinite if unknown.
         critic: whether there is a critic.
         separate: whether rollout has separate GPUs.
@@ -57,15 +56,8 @@ class Profile(NamedTuple):
     model: str
     task: str
     memory_gb: float | None
-    gpu: str | None = None
-    device: tuple[str, bool] = _USUAL_DEVICE
-
-    def on(self, gpus: int | None, gpu: Gpu | None) -> Profile:
-        """Return the profile with other GPUs; None keeps the present value."""
-        new = self._replace(gpus=gpus or self.gpus)
-        if gpu:
-            new = new._replace(memory_gb=gpu.memory_gb, gpu=gpu.name, device=(gpu.vendor, gpu.bfloat16))
-        return new
+    gpu: str | None
+    device: tuple[str, bool]
 
     def is_comparable(self, other: Profile) -> bool:
         """Return whether a run trains the same parameters of a model of this shape, and needs no less memory.
@@ -92,9 +84,9 @@ class Profile(NamedTuple):
         )
 
 
-def profile_of(request: Request, data: EstimatorContext) -> Profile | None:
-    """Return a request's profile, which decides the comparable runs; None if a setting for it is unknown."""
-    reader, task = Reader(request, data), request.task or ""
+def profile_of(request: Request, data: EstimatorContext) -> Profile:
+    """Return a request's profile, which decides the comparable runs."""
+    reader, task, gpu = Reader(request, data), request.task or "", gpu_of(request, data)
     critic, (prompt, response) = has_critic(reader), map(reader.whole, LIMITS)
     rank = max(reader.whole(key, least=0) for key in ADAPTER_RANKS)
     usual = "PPO" if critic else "GRPO" if reader.flag(f"{ACTOR}.use_kl_loss") else "DAPO"
@@ -109,11 +101,12 @@ def profile_of(request: Request, data: EstimatorContext) -> Profile | None:
         gpus=request.gpus or training_gpus(reader)[0],
         model=request.model,
         task=family(task).upper() or usual,
-        memory_gb=request.memory_gb,
+        memory_gb=gpu.memory_gb if gpu else request.memory_gb,
+        gpu=gpu.name if gpu else None,
+        device=(gpu.vendor, gpu.bfloat16) if gpu else _USUAL_DEVICE,
     )
     unresolved = any(problem.code == "unresolved" for problem in reader.diagnostics)
-    is_unknown = unresolved or request.unread & _DECISIVE or not profile.shape_key
-    return None if is_unknown else profile.on(None, gpu_of(request, data))
+    return profile._replace(shape_key="") if unresolved or request.unread & _DECISIVE else profile
 
 
 @lru_cache(maxsize=2_000)
@@ -132,23 +125,22 @@ def runs_by_shape(data: EstimatorContext) -> Mapping[str, Sequence[tuple[Run, Pr
     """
     runs: defaultdict[str, list[tuple[Run, Profile]]] = defaultdict(list)
     for run in data.runs.values():
-        if profile := profile_of(request_of_run(run, data), data):
-            # A mean response is shorter than the longest one.
-            mean = int((run.measured and run.measured.response_tokens) or 0)
-            runs[profile.shape_key].append((run, profile._replace(response=max(mean, profile.response))))
+        profile = profile_of(request_of_run(run, data), data)
+        # A mean response is shorter than the longest one.
+        mean = int((run.measured and run.measured.response_tokens) or 0)
+        runs[profile.shape_key].append((run, profile._replace(response=max(mean, profile.response))))
+    runs.pop("", None)
     for pairs in runs.values():
         pairs.sort(key=lambda pair: (pair[1].gpus * (pair[1].memory_gb or 0), pair[0].id))
     return runs
 
 
-def runs_for(profile: Profile | None, data: EstimatorContext) -> tuple[Run, ...]:
+def runs_for(profile: Profile, data: EstimatorContext) -> tuple[Run, ...]:
     """Return the runs that bear on a question, the strongest and nearest first.
 
     Such a run trains the same parameters of the same model, on at most as many GPUs with at most as much
     memory, and with at least as long sequences. If the question has a critic, so does the run.
     """
-    if profile is None:
-        return ()
 
     def order(pair: tuple[Run, Profile]) -> tuple[object, ...]:
         run, own = pair
@@ -180,12 +172,12 @@ def takes_no_more(own: Estimate, runs: Iterable[Run], data: EstimatorContext) ->
     return any(not isinstance(other, NoAnswerError) and own.peak <= other.peak for other in estimates)
 
 
-def smallest_run(profile: Profile | None, data: EstimatorContext) -> tuple[float, Run] | None:
+def smallest_run(profile: Profile, data: EstimatorContext) -> tuple[float, Run] | None:
     """Return the run on the least GPU memory and this memory, in GB; None if there is none.
 
     It trains the same parameters of the same model, and is a proof, see ``is_proof``.
     """
-    for run, own in runs_by_shape(data).get(profile.shape_key, ()) if profile else ():
-        if profile and own.is_comparable(profile) and is_proof(run, data):
+    for run, own in runs_by_shape(data).get(profile.shape_key, ()):
+        if own.is_comparable(profile) and is_proof(run, data):
             return own.gpus * (own.memory_gb or 0), run
     return None

@@ -172,10 +172,11 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task
     count, near = more[0] if more else 0, might[-1] if might else 0
     answer = _known(answers.on(count or near or counts[-1], gpu))
     without = bisect_left(more, True, key=lambda count: answers.fits_without_offloading(count, gpu))
-    runs = (run for run in runs_for(answers.profile_on(COUNTS[-1], gpu), data) if is_proof(run, data))
+    on_all = answer.profile._replace(gpus=COUNTS[-1])
+    runs = (run for run in runs_for(on_all, data) if is_proof(run, data))
     usual = (run for run in runs if run.tag == "MIN" or family(run.task).upper() == task)
     ran = min(usual, key=lambda run: run.gpus.count, default=None)
-    smallest = smallest_run(answers.profile_on(None, gpu), data)
+    smallest = smallest_run(answer.profile, data)
     other = family(ran.task) if ran and family(ran.task).upper() != task else ""
     return Fewest(
         gpus[0].memory_gb,

@@ -148,8 +148,9 @@ def settings_result(name: str, answer: Answer) -> dict[str, Any]:
 def _shared(answer: Answer) -> dict[str, Any]:
     """Return what answers with chosen and with given settings say alike."""
     runs: dict[str, Any] = {word: [run.id for run in answer.evidence if run.word == word] for word in WORDS}
-    contested, other = answer.contested.items(), answer.other_release
-    speed, fields = answer.speed(), ("tokens_per_second_per_gpu", "step_seconds", "steps", "response_tokens")
+    contested = [run for run in answer.evidence if run.word != "claimed" and contested_by(run)]
+    speed, other = answer.speed(), answer.other_release
+    fields = ("tokens_per_second_per_gpu", "step_seconds", "steps", "response_tokens")
     release = other and {
         "version": version_text(other.request.version),
         "verdict": other.verdict,
@@ -158,7 +159,7 @@ def _shared(answer: Answer) -> dict[str, Any]:
     return {
         **_judged(answer),
         **runs,
-        "contested": [{"run": run, "url": url} for run, url in contested if run not in runs["claimed"]],
+        "contested": [{"run": run.id, "url": contested_by(run)} for run in contested],
         "measured_runs_of_this_kind": answer.accuracy.cases if answer.accuracy else 0,
         "change": [change_result(change) for change in answer.changes],
         "assumed": list(answer.assumed),

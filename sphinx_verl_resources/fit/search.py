@@ -116,17 +116,16 @@ class Layout:
         return cache_tokens(shape, settings), needed_cache_tokens(shape, settings)
 
     @property
-    def starts(self) -> bool:
-        """True if the KV cache is large enough for the rollout engine to start."""
-        room, needed = self.kv_cache_tokens
-        return room >= needed
-
-    @property
     def host_limit(self) -> float:
         """The host memory of a node in bytes: as given, or twice the memory of the node's GPUs."""
         settings = self.estimate.settings
         each = settings.gpus / max(1, settings.nodes)
         return self.given_host_limit or HOST_SHARE * each * settings.capacity
+
+    def changed(self, request: Request) -> Layout:
+        """Return the layout with another request; itself if that cannot be estimated."""
+        own = attempt(request, self.estimate.registries)
+        return replace(self, request=request, estimate=own) if isinstance(own, Estimate) else self
 
     @cached_property
     def reason(self) -> str:
@@ -136,8 +135,8 @@ class Layout:
         if verdict != "unknown" and gpu and not gpu.bfloat16:
             return "no-bfloat16"
         if verdict == "fits" and not own.ran:
-            has_room = HOST_ERROR * own.host.total <= self.host_limit
-            return "engine" if not self.starts else "fits" if has_room else "host"
+            (room, needed), host = self.kv_cache_tokens, HOST_ERROR * own.host.total
+            return "engine" if room < needed else "host" if host > self.host_limit else "fits"
         if verdict == "borderline" and own.ran and own.low > (own.capacity or 0.0):
             return "ran"
         return {"does-not-fit": "too-large", "depends-on-lengths": "lengths"}.get(verdict, verdict)

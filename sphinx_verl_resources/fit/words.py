@@ -20,6 +20,7 @@ from ..texts import WORD_TEXTS, run_title
 from ..units import GIB, gib
 from .answer import Answer
 from .changes import Change
+from .evidence import contested_by
 from .levers import ROUNDS
 from .search import ON_CPU, Layout
 
@@ -168,17 +169,17 @@ def measured(run: Run, estimate: Estimate | None) -> str:
 
 def _evidence(answer: Answer) -> Iterator[Line]:
     """Yield the relevant recorded runs by their evidence word; a run that ran needs no other."""
-    own, contested = answer.own, answer.contested
-    others = [run for run in answer.evidence if run is not own and run.id not in contested][:MOST]
-    is_proven = own is not None and own.word == "ran" and own.id not in contested
+    own = answer.own
+    others = [run for run in answer.evidence if run is not own and not contested_by(run)][:MOST]
+    is_proven = own is not None and own.word == "ran" and not contested_by(own)
     is_other = answer.verdict == "does-not-fit" or (answer.is_open and answer.best.rounds)
     name = _("{word} with other settings") if is_other else "{word}"
     for word, text in WORD_TEXTS.items():
         runs = tuple(run for run in others if run.word == word and not is_proven)
         yield Line(word, name.format(word=as_title(_(text))), "{runs}." if runs else "", runs)
     for run in answer.evidence:
-        if run.id in contested:
-            *_rest, repository, _kind, issue = contested[run.id].split("/")
+        if url := contested_by(run):
+            *_rest, repository, _kind, issue = url.split("/")
             text = _("{runs}; another user ran out of memory ({report}).")
             text = text.replace("{report}", f"{repository} #{issue}")
             yield Line("contested", as_title(_(WORD_TEXTS[run.word])), text, (run,))

@@ -19,6 +19,7 @@ from sphinx_verl_resources.commands import main
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.fit.answer import Answers, answer, answer_settings
 from sphinx_verl_resources.fit.command import command_of
+from sphinx_verl_resources.fit.evidence import contested_by
 from sphinx_verl_resources.fit.fewest import POWERS, fewest_by_memory, fewest_tables, size_models
 from sphinx_verl_resources.fit.form import RANKS, RESPONSES, answers_texts, gpu_groups
 from sphinx_verl_resources.fit.question import USUAL_RANK, Question
@@ -119,7 +120,8 @@ def test_the_commands_have_the_answer_of_the_python_api(question):
     assert figures(planned) == of(own)
     runs = [(run, word) for word in WORDS for run in planned[word]]
     assert runs == [(run.id, run.word) for run in own.evidence]
-    assert planned["contested"] == [{"run": run, "url": url} for run, url in own.contested.items()]
+    contested = {run.id: url for run in own.evidence if (url := contested_by(run))}
+    assert planned["contested"] == [{"run": run, "url": url} for run, url in contested.items()]
     assert planned["measured_runs_of_this_kind"] == (own.accuracy.cases if own.accuracy else 0)
     assert planned["change"] == [change_result(change) for change in own.changes]
     assert planned["command"] == own.command
