@@ -27,6 +27,7 @@ from ..memory.request import ACTOR, REFERENCE, ROLLOUT
 from ..memory.roles import MicroBatch, Role
 from ..memory.settings import Settings, gpu_of, micro_batches
 from ..memory.versions import behaviour
+from .search import CPU_ADAM, RECOMPUTE, in_sections
 
 #: The cost of a lever in time.
 Cost = Literal["none", "little", "much"]
@@ -95,9 +96,6 @@ def options_for(own: Estimate) -> Iterator[Option]:
     gpu = gpu_of(request, registries)
     levers = (lever for lever in LEVERS if not (lever.cuda_only and gpu and gpu.vendor == "huawei"))
 
-    def is_unknown(key: str) -> bool:
-        return key in unread or (key not in values and key.endswith(ends))
-
     def steps_of(lever: Lever, role: Role, of: Sections) -> Iterator[Overrides]:
         """Yield what each step changes, under the names of the version, where this is possible."""
         backend, other = (of.megatron, of.fsdp) if role.backend == "megatron" else (of.fsdp, of.megatron)
@@ -106,7 +104,8 @@ def options_for(own: Estimate) -> Iterator[Option]:
             own_keys = {key.format(**of._asdict(), backend=backend): value for key, value in step.items()}
             new = {key: value for key, value in own_keys.items() if present.get(key) != value}
             names = [key if key in values else registries.name_in(key, request.version) for key in new]
-            if new and all(names) and not any(is_unknown(key) or key.startswith(other) for key in new):
+            unknown = [key for key in new if key in unread or (key not in values and key.endswith(ends))]
+            if new and all(names) and not unknown and not any(key.startswith(other) for key in new):
                 yield dict(zip(map(str, names), new.values(), strict=True))
 
     for lever in levers:
@@ -268,8 +267,6 @@ def _engine_length(own: Estimate, _: Role) -> Iterator[Overrides]:
 
 # -- the levers
 
-_CPU = "{role}.optim.override_optimizer_config"
-_CORE = "{megatron}.override_transformer_config.recompute"
 _RECOMPUTED = N_("Computes activations again in the backward pass.")
 # workers/engine/fsdp/transformer_impl.py:842-844. FSDP on one GPU keeps views of the parameters, so
 # offloading them frees nothing: measured, and so in the estimate.
@@ -312,8 +309,7 @@ LEVERS = (
     Lever(_whole_mini_batch, "none", _BATCHES, N_("Updates in one micro-batch: no GPU has whole gradients.")),
     # docs/perf/perf_tuning.rst:109 and docs/perf/best_practices.rst:230
     Lever({"{model}.enable_gradient_checkpointing": True}, "little", _UPDATE, _RECOMPUTED),
-    Lever({f"{_CORE}_granularity": "full", f"{_CORE}_method": "uniform", f"{_CORE}_num_layers": 1},
-          "little", _UPDATE, _RECOMPUTED),
+    Lever(in_sections(["{megatron}"], RECOMPUTE), "little", _UPDATE, _RECOMPUTED),
     OFFLOAD_OPTIMIZER,
     OFFLOAD_PARAMETERS,
     # docs/perf/perf_tuning.rst:170
@@ -345,8 +341,7 @@ LEVERS = (
     # workers/engine/fsdp/transformer_impl.py:440
     Lever({"{role}.strategy": "fsdp2", "{fsdp}.offload_policy": True}, "much", _ALL, UPDATES_ON_CPU),
     # docs/perf/best_practices.rst:222
-    Lever({f"{_CPU}.optimizer_cpu_offload": True, f"{_CPU}.optimizer_offload_fraction": 1,
-           f"{_CPU}.use_precision_aware_optimizer": True}, "much", _ALL, UPDATES_ON_CPU),
+    Lever(in_sections(["{role}.optim"], CPU_ADAM), "much", _ALL, UPDATES_ON_CPU),
     # workers/engine/fsdp/transformer_impl.py:239
     Lever({"{fsdp}.model_dtype": "bfloat16"}, "none", _ALL, ROUNDS),
     # docs/perf/best_practices.rst:133

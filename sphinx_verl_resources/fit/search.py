@@ -81,9 +81,8 @@ class Layout:
     def name(self) -> str:
         """The training backend in a few words: ``FSDP in bfloat16``, or Megatron with its sizes."""
         actor = self.estimate.settings.actor
-        if actor.backend != "megatron":
-            name = "FSDP2" if actor.backend == "fsdp2" else "FSDP"
-            return f"{name} in bfloat16" if self.rounds else name
+        if not self.is_megatron:
+            return actor.backend.upper() + (" in bfloat16" if self.rounds else "")
         of = actor.megatron
         sizes = {"TP": of.tensor, "PP": of.pipeline, "CP": of.context, "EP": of.expert}
         return " ".join(["Megatron", *(f"{name} {size}" for name, size in sizes.items() if size > 1)])
@@ -119,8 +118,7 @@ class Layout:
     def host_limit(self) -> float:
         """The host memory of a node in bytes: as given, or twice the memory of the node's GPUs."""
         settings = self.estimate.settings
-        each = settings.gpus / max(1, settings.nodes)
-        return self.given_host_limit or HOST_SHARE * each * settings.capacity
+        return self.given_host_limit or HOST_SHARE * settings.gpus / settings.nodes * settings.capacity
 
     def changed(self, request: Request) -> Layout:
         """Return the layout with another request; itself if that cannot be estimated."""
@@ -166,23 +164,25 @@ _OF_FSDP = (f"{ACTOR}.fsdp_config.", f"{REFERENCE}.fsdp_config.", "critic.fsdp."
 _ADAPTERS_OF_FSDP = (f"{MODEL}.target_modules", f"{ROLLOUT}.load_format", f"{ROLLOUT}.layered_summon")
 #: The sections of the actor and of the critic.
 _FSDP, _MEGATRON = (f"{ACTOR}.fsdp_config", "critic.fsdp"), (f"{ACTOR}.megatron", "critic.megatron")
-_TRANSFORMER, _ADAM = "override_transformer_config.", "override_optimizer_config."
 _OPTIM = f"{ACTOR}.optim", "critic.optim"
+_CORE, _ADAM = "override_transformer_config.recompute", "override_optimizer_config"
 
 
-def _set(sections: tuple[str, ...], settings: Config, below: str = "") -> dict[str, Any]:
-    """Return settings in the section of the actor and in that of the critic, or in one below these."""
-    return {f"{section}.{below}{name}": value for section in sections for name, value in settings.items()}
+def in_sections(sections: Iterable[str], settings: Config) -> dict[str, Any]:
+    """Return settings in each of some sections, such as that of the actor and that of the critic."""
+    return {f"{section}.{name}": value for section in sections for name, value in settings.items()}
 
 
-_RECOMPUTE = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
-_ALWAYS_WITH_MEGATRON = ALWAYS | {_STRATEGY: "megatron"} | _set(_MEGATRON, _RECOMPUTE, _TRANSFORMER)
+#: Settings of Megatron that recompute all activations, below the section of a role.
+RECOMPUTE = {f"{_CORE}_granularity": "full", f"{_CORE}_method": "uniform", f"{_CORE}_num_layers": 1}
+_ALWAYS_WITH_MEGATRON = ALWAYS | {_STRATEGY: "megatron"} | in_sections(_MEGATRON, RECOMPUTE)
 _NONE = {"optimizer_offload": False, "param_offload": False}
 _OPTIMIZER, _ALL = _NONE | {"optimizer_offload": True}, dict.fromkeys(_NONE, True)
 _EAGER = {f"{ROLLOUT}.enforce_eager": True}
 _FSDP2 = {_STRATEGY: "fsdp2", "critic.strategy": "fsdp2"} | _EAGER
-_CPU_ADAM = {"optimizer_cpu_offload": True, "optimizer_offload_fraction": 1}
-_CPU_ADAM |= {"use_precision_aware_optimizer": True}
+#: Settings of Megatron's optimizer that compute its step on the CPU, below the section of an optimizer.
+CPU_ADAM: Config = {f"{_ADAM}.optimizer_cpu_offload": True, f"{_ADAM}.optimizer_offload_fraction": 1}
+CPU_ADAM |= {f"{_ADAM}.use_precision_aware_optimizer": True}
 _BFLOAT16 = {"model_dtype": "bfloat16"}
 
 
@@ -204,23 +204,23 @@ class Level(NamedTuple):
 _LAST_USUAL = 2
 #: The levels, the best first. On those of the last step the CPU computes the optimizer step, which is slow.
 LEVELS = (
-    Level(0, "fsdp", _set(_FSDP, _NONE)),
-    Level(0, "megatron", _set(_MEGATRON, _NONE)),
-    Level(1, "fsdp", _set(_FSDP, _OPTIMIZER)),
-    Level(1, "megatron", _set(_MEGATRON, _OPTIMIZER)),
-    Level(2, "fsdp", _set(_FSDP, _ALL)),
-    Level(2, "megatron", _set(_MEGATRON, _ALL)),
-    Level(3, "fsdp", _set(_FSDP, _ALL) | _EAGER),
-    Level(4, "fsdp", _set(_FSDP, _ALL | _BFLOAT16) | _EAGER),
-    Level(5, "fsdp2", _set(_FSDP, _NONE | _BFLOAT16 | {"offload_policy": True}) | _FSDP2),
-    Level(5, "megatron", _set(_MEGATRON, _ALL) | _set(_OPTIM, _CPU_ADAM, _ADAM)),
+    Level(0, "fsdp", in_sections(_FSDP, _NONE)),
+    Level(0, "megatron", in_sections(_MEGATRON, _NONE)),
+    Level(1, "fsdp", in_sections(_FSDP, _OPTIMIZER)),
+    Level(1, "megatron", in_sections(_MEGATRON, _OPTIMIZER)),
+    Level(2, "fsdp", in_sections(_FSDP, _ALL)),
+    Level(2, "megatron", in_sections(_MEGATRON, _ALL)),
+    Level(3, "fsdp", in_sections(_FSDP, _ALL) | _EAGER),
+    Level(4, "fsdp", in_sections(_FSDP, _ALL | _BFLOAT16) | _EAGER),
+    Level(5, "fsdp2", in_sections(_FSDP, _NONE | _BFLOAT16 | {"offload_policy": True}) | _FSDP2),
+    Level(5, "megatron", in_sections(_MEGATRON, _ALL) | in_sections(_OPTIM, CPU_ADAM)),
 )
 #: Megatron's sizes to try: verl trained DeepSeek-V3 with 12 stages on 96 GPUs.
 _STAGES, _TENSORS, _EXPERTS = (1, 2, 3, 4, 6, 8, 12, 16), (1, 2, 4, 8), (128, 64, 32, 16, 8, 4, 2, 1)
 #: The most GPUs over which to spread experts, if no recorded run of the model has more.
 _MOST_EXPERT = 16
 _PIPELINE, _TENSOR, _EXPERT = (f"{name}_model_parallel_size" for name in ("pipeline", "tensor", "expert"))
-_STAGE = f"{_TRANSFORMER}num_layers_in_{{}}_pipeline_stage"
+_STAGE = "override_transformer_config.num_layers_in_{}_pipeline_stage"
 _SIZES = (_PIPELINE, _TENSOR, _EXPERT, "expert_tensor_parallel_size", _STAGE.format("last"))
 _PARALLEL_SIZES = {f"{ACTOR}.megatron.{name}" for name in _SIZES}
 #: The rollout engine's largest share of a GPU in tenths, and the part of its share that weights take at most.
@@ -380,7 +380,7 @@ class _Backend:
             sizes = {_TENSOR: tensor, _PIPELINE: pipeline, **stages}
             if moe:
                 sizes |= {_EXPERT: fitting[0], "expert_tensor_parallel_size": 1}
-            yield (pipeline, tensor), _set(_MEGATRON, sizes)
+            yield (pipeline, tensor), in_sections(_MEGATRON, sizes)
 
     def estimate(self, level: Level, sizes: Sizes, budget: int | None) -> Estimate | None:
         """Return an estimate; None if there is none."""
