@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -26,13 +25,13 @@ from ..scripts.overrides import read_overrides
 from ..scripts.read import read_settings
 from ..scripts.settings import SettingsText, refusal
 from ..selection import whole_number
-from .names import ESTIMATOR, NamedModel, algorithm_of, model_of, program_of
-from .question import TASKS, Question, named_settings, request_of, task_of
+from .names import NamedModel, algorithm_of, model_of, program_of
+from .question import ESTIMATOR, TASKS, Question, named_settings, request_of, task_of
 from .terminal import wrap_lines
 
 PlaceOf = Callable[[Diagnostic], Location]
 
-_MODEL_PATH = f"{MODEL}.path"
+_PATH = f"{MODEL}.path"
 #: The place of a problem with an argument rather than a file.
 COMMAND_LINE = Location("")
 
@@ -54,9 +53,9 @@ def parser_of(read: Callable[[str], Any], expected: str = "") -> Callable[[str],
     return parse
 
 
-def _variable(text: str) -> tuple[str | Any, ...] | None:
-    match = re.fullmatch(r"([A-Za-z_]\w*)=(.*)", text, re.ASCII | re.DOTALL)
-    return match and match.groups()
+def _variable(text: str) -> tuple[str, str] | None:
+    name, sign, value = text.partition("=")
+    return (name, value) if sign and name.isascii() and name.isidentifier() else None
 
 
 _number = parser_of(partial(whole_number, most=100_000_000))
@@ -239,12 +238,11 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     by_option = named_settings(task, lora, options.prompt, options.response)
     config = {**file.values, **by_option, **nodes, **words.values}
     # What the command line states is settled, whatever the file leaves open.
-    settled = {*words.values, *by_option, _MODEL_PATH, *(TRAINER_GPUS if "gpus" in gpus else ())}
+    settled = {*words.values, *by_option, _PATH, *(TRAINER_GPUS if "gpus" in gpus else ())}
     problems = [*file.problems_besides({*settled, *filter(is_harmless, file.unresolved)})]
     places = {**file.places, **words.places}
-    places |= {"model": places.get(_MODEL_PATH, COMMAND_LINE), "gpus": COMMAND_LINE}
-    path, left_open = config.get(_MODEL_PATH), file.unresolved.get(_MODEL_PATH)
-    mention = model_of(data.architectures, path, left_open=left_open)
+    places |= {"model": places.get(_PATH, COMMAND_LINE), "gpus": COMMAND_LINE}
+    mention = model_of(data.architectures, config.get(_PATH), left_open=file.unresolved.get(_PATH))
     try:
         data, model, warnings = _model(options, data, mention, places["model"])
     except NoAnswerError as error:  # problems of the text may be the cause

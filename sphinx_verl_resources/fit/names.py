@@ -14,13 +14,12 @@ from ..memory.settings import TRAINER_MODE
 from ..records import ADAPTER_RANKS, ALGORITHMS, TRAINERS
 from ..registries import Gpu, Registry
 from ..scripts.settings import SettingsText
+from .question import ESTIMATOR
 
 # -- tasks
 
-#: The settings that decide the algorithm.
-ESTIMATOR, LOSS, DISTILLS = (
-    "algorithm.adv_estimator", f"{ACTOR}.policy_loss.loss_mode", "distillation.enabled"
-)  # fmt: skip
+#: The settings that decide the algorithm, besides ``ESTIMATOR``.
+LOSS, DISTILLS = f"{ACTOR}.policy_loss.loss_mode", "distillation.enabled"
 _TASK_REWARDS = "distillation.distillation_loss.use_task_rewards"
 _REWARD_MANAGERS = ("reward_model.reward_manager", "reward.reward_manager.name", "reward_manager.name")
 #: Advantage estimators and policy losses (verl/trainer/ppo/core_algos.py at 1dda039b9) whose algorithm has

@@ -14,8 +14,9 @@ from ..memory.roles import LIMITS
 from ..memory.settings import TRAINER_GPUS
 from ..memory.versions import CURRENT, Version, version_text
 
-_ESTIMATOR = "algorithm.adv_estimator"
-_GRPO = {_ESTIMATOR: "grpo", f"{ACTOR}.use_kl_loss": True, f"{ROLLOUT}.n": 5}
+#: The setting that decides the algorithm first.
+ESTIMATOR = "algorithm.adv_estimator"
+_GRPO = {ESTIMATOR: "grpo", f"{ACTOR}.use_kl_loss": True, f"{ROLLOUT}.n": 5}
 #: What adapters need besides their rank.
 _ADAPTERS = {
     f"{MODEL}.target_modules": "all-linear",
@@ -31,9 +32,9 @@ USUAL_RANK = 32
 TASKS: Mapping[str, Mapping[str, Any]] = {
     "GRPO": _GRPO,
     "GRPO-LoRA": {**_GRPO, **_ADAPTERS, f"{MODEL}.lora_rank": USUAL_RANK},
-    "PPO": {_ESTIMATOR: "gae"},
+    "PPO": {ESTIMATOR: "gae"},
     "DAPO": {
-        _ESTIMATOR: "grpo",
+        ESTIMATOR: "grpo",
         f"{ACTOR}.clip_ratio_low": 0.2,
         f"{ACTOR}.clip_ratio_high": 0.28,
         f"{ACTOR}.loss_agg_mode": "token-mean",
@@ -133,7 +134,7 @@ def assumptions(question: Question, data: EstimatorContext) -> tuple[str, ...]:
     >>> assumptions(Question("Qwen/Qwen2.5-7B", 8, "H100", prompt=1024), EstimatorContext())
     ('task GRPO', 'responses up to 512 tokens', 'verl v0.9.0')
     """
-    is_open = question.task is None and _ESTIMATOR not in question.overrides
+    is_open = question.task is None and ESTIMATOR not in question.overrides
     task = (_("task {task}").format(task=DEFAULT_TASK),) if is_open else ()
     return (*task, *assumptions_in(request_of(question), data))
 
@@ -143,8 +144,8 @@ def assumptions_in(request: Request, data: EstimatorContext) -> tuple[str, ...]:
     defaults, config = data.defaults(request.version), request.config
     keys = {*config, *request.unread}
     texts = [request.model_note] if request.model_note else []
-    if _ESTIMATOR not in keys and not request.task:
-        texts.append(_("task PPO with a critic (verl's default of {key})").format(key=_ESTIMATOR))
+    if ESTIMATOR not in keys and not request.task:
+        texts.append(_("task PPO with a critic (verl's default of {key})").format(key=ESTIMATOR))
     prompt, response = LIMITS
     lengths = {prompt: _("prompts up to {count} tokens"), response: _("responses up to {count} tokens")}
     texts += [text.format(count=defaults[key]) for key, text in lengths.items() if key not in keys]

@@ -12,7 +12,8 @@ from typing import Any
 from ..check import Repository
 from ..diagnostics import FORBIDDEN, Code, Diagnostic, Location, NoAnswerError, counted, warning
 from ..fit.arguments import gpus_of
-from ..fit.names import ESTIMATOR, model_of, program_of, recorded_gpu, task_in, trainer_of
+from ..fit.names import model_of, program_of, recorded_gpu, task_in, trainer_of
+from ..fit.question import ESTIMATOR
 from ..memory.registries import EstimatorContext
 from ..memory.request import ACTOR, MODEL, ROLLOUT, parse_gpus
 from ..memory.settings import TRAINER_GPUS, all_gpus
