@@ -10,6 +10,7 @@ from typing import Any
 
 from ..diagnostics import NoAnswerError
 from ..memory.estimate import Estimate, attempt, estimate, largest_that_fits
+from ..memory.reader import Reader
 from ..memory.recorded import BUDGETS, estimate_run, request_of_run
 from ..memory.registries import Accuracy, EstimatorContext
 from ..memory.request import ACTOR, Request, Verdict, with_adapters
@@ -92,8 +93,7 @@ class Answer:
         settings, request = self.best.estimate.settings, self.request
         if request.gpus is None and not request.unread.isdisjoint(TRAINER_GPUS):
             return None
-        trained = settings.gpus if settings.other_gpus else request.gpus or settings.gpus
-        return trained + settings.other_gpus
+        return settings.gpus + settings.other_gpus if settings.other_gpus else request.gpus or settings.gpus
 
     @property
     def task(self) -> str:
@@ -170,9 +170,7 @@ class Answer:
         """
         estimate, request, key = self.best.estimate, self.best.request, LIMITS[1]
         settings, micro = estimate.settings, estimate.settings.actor.micro_batch
-        response = request.config.get(key, self.data.defaults(request.version)[key])
-        if type(response) is not int:
-            return None
+        response = Reader(request, self.data).whole(key)
         prompt, budget = int(settings.lengths.limit) - response, micro.tokens if self.best.fits else 0
         most = settings.positions or estimate.shape.architecture.positions_of(request.model)
         if not settings.rollout.separate:

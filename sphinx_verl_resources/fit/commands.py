@@ -110,15 +110,10 @@ def estimate(options: argparse.Namespace) -> tuple[str, int]:
     """
     data = given_data(options.data)
     arguments.refuse_lone_variables(options)
-    files = [word for word in options.words if _is_file(word)]
+    names = [word for word in options.words if not (is_setting(word) or word.endswith(".json"))]
+    files = [name for name in names if name.endswith((".yaml", ".yml")) or Path(name).is_file()]
     items = [*_answer_files(options, files, data)] if files else [_answer(options, data, _check_settings)]
     return _report(options, data, items, [item.values for item in items if item.values])
-
-
-def _is_file(word: str) -> bool:
-    """Return whether a word is a file of cases or of a run rather than a model or a setting."""
-    is_other = is_setting(word) or word.endswith(".json")
-    return not is_other and (word.endswith((".yaml", ".yml")) or Path(word).is_file())
 
 
 def _report(

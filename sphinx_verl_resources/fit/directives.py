@@ -390,12 +390,10 @@ class VerlFewest(VerlDirective):
 
 def _largest(table: Table, most: int) -> str:
     """Return the largest size class that fits on a number of GPUs, for all parameters and for LoRA."""
-    names = ["", ""]
-    for size, *both in table:
-        for at, cell in enumerate(both):
-            if cell.count and cell.count <= most:
-                names[at] = _with_mark((size, _("LoRA {size}").format(size=size))[at], cell)
-    return blocks.listed(filter(None, names)) or _("none")
+    text = _("LoRA {size}")
+    full = [_with_mark(size, cell) for size, cell, _lora in table if 0 < cell.count <= most]
+    lora = [_with_mark(text.format(size=size), cell) for size, _full, cell in table if 0 < cell.count <= most]
+    return blocks.listed([*full[-1:], *lora[-1:]]) or _("none")
 
 
 def _with_mark(text: str, cell: Fewest) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..diagnostics import NoAnswerError
 from ..memory.estimate import Estimate, attempt
 from ..memory.reader import Reader
 from ..memory.recorded import request_of_run
@@ -169,7 +168,7 @@ def takes_no_more(own: Estimate, runs: Iterable[Run], data: EstimatorContext) ->
     Such a run shows that the settings fit, even if the estimates are inaccurate.
     """
     estimates = (attempt(request_of_run(run, data), data) for run in runs if run.settings)
-    return any(not isinstance(other, NoAnswerError) and own.peak <= other.peak for other in estimates)
+    return any(isinstance(other, Estimate) and own.peak <= other.peak for other in estimates)
 
 
 def smallest_run(profile: Profile, data: EstimatorContext) -> tuple[float, Run] | None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from ..diagnostics import NoAnswerError, did_you_mean
 from ..memory.registries import EstimatorContext, capacity_of
-from ..memory.request import DEFAULT_TASK, Verdict
+from ..memory.request import Verdict
 from ..records import SIZES, WORDS, family
 from ..registries import Gpu
 from .answer import Answer, Answers
 from .evidence import is_proof, runs_for, shape_key_of, smallest_run
-from .question import USUAL_RANK, Question, task_of
+from .question import USUAL_RANK, Question
 from .results import FEWEST_FIELDS, figures_of_fewest
 from .search import COUNTS, REASONS
 
@@ -146,10 +146,9 @@ def fewest_by_memory(
     for gpu in sorted(data.gpus, key=capacity_of):
         if not memories_gb or gpu.memory_gb in memories_gb:
             kinds[gpu.memory_gb, gpu.vendor, gpu.bfloat16, gpu.fast_link].append(gpu)
-    answers, task = Answers(question, data), task_of(question.task or DEFAULT_TASK)[0]
-    fewest, least = list[Fewest](), 1
+    answers, fewest, least = Answers(question, data), list[Fewest](), 1
     for gpus in (alike for _, group in sorted(kinds.items(), reverse=True) for alike in _alike(group)):
-        fewest.append(_fewest(answers, gpus, [count for count in COUNTS if count >= least], task))
+        fewest.append(_fewest(answers, gpus, [count for count in COUNTS if count >= least]))
         # With less memory per GPU, the number cannot be smaller, unless the GPUs have faster links.
         least = fewest[-1].count if fewest[-1].count and gpus[0].fast_link else least
     return fewest[::-1]
@@ -163,7 +162,7 @@ def _alike(gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, ...]]:
         gpus = [gpu for gpu in gpus if capacity_of(gpu) < least]
 
 
-def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task: str) -> Fewest:
+def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int]) -> Fewest:
     """Return the fewest GPUs among some numbers."""
     gpu, data = gpus[0].name, answers.data
     fewer = [*takewhile(lambda count: verdict_on(answers, count, gpu) != "fits", counts)]
@@ -171,12 +170,12 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int], task
     might = [*takewhile(lambda count: verdict_on(answers, count, gpu) != "does-not-fit", reversed(fewer))]
     count, near = more[0] if more else 0, might[-1] if might else 0
     answer = _known(answers.on(count or near or counts[-1], gpu))
+    task, smallest = answer.request.task, smallest_run(answer.profile, data)
     without = bisect_left(more, True, key=lambda count: answers.fits_without_offloading(count, gpu))
     on_all = answer.profile._replace(gpus=COUNTS[-1])
     runs = (run for run in runs_for(on_all, data) if is_proof(run, data))
     usual = (run for run in runs if run.tag == "MIN" or family(run.task).upper() == task)
     ran = min(usual, key=lambda run: run.gpus.count, default=None)
-    smallest = smallest_run(answer.profile, data)
     other = family(ran.task) if ran and family(ran.task).upper() != task else ""
     return Fewest(
         gpus[0].memory_gb,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from itertools import accumulate, count, product
-from operator import sub
+from itertools import accumulate, count, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -152,16 +150,14 @@ class VerlWhatIf(VerlDirective):
         """
         app, files = self.domain.app, {model: answers_file(self, model) for model in models}
         todo = [model for model, file in files.items() if file.read() is None]
-        progress = status_iterator(todo, "answering the form... ", "brown", len(todo), app.verbosity)
 
         def compute(model: str) -> None:
             files[model].write("\n".join(answers_texts(model, self.data)))
 
         tasks: Any = ParallelTasks(app.parallel) if parallel_available and app.parallel > 1 else SerialTasks()
-        for model in todo:
-            tasks.add_task(compute, model, lambda *_results: next(progress))
+        for model in status_iterator(todo, "answering the form... ", "brown", len(todo), app.verbosity):
+            tasks.add_task(compute, model)
         tasks.join()
-        next(progress, None)
         records = []
         for file in files.values():
             text, *more = str(file.read()).split("\n")
@@ -189,8 +185,8 @@ def settle_forms(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for form in forms:
         about = form.attributes.pop(FORM)
         if is_for_browsers(app.builder):
-            linked = (_RUN.sub(lambda run: links.get(run[1], run[0]), line) for line in about["lines"])
-            about["lines"] = [*linked]
+            texts = (_RUN.sub(lambda run: links.get(run[1], run[0]), line) for line in about["lines"])
+            about["lines"] = [*texts]
             about["json"] = as_script({**about["data"], "links": links})
             about["file"] = file_address(app.builder, docname, about["file"])
             about |= {"remedies": address(LABEL, OUT_OF_MEMORY), "more": address(LABEL, ESTIMATOR)}
@@ -234,7 +230,7 @@ def html(line: Line) -> str:
 def pieces_of(phase: Phase) -> list[int]:
     """Return the categories of a phase in GiB; their sum is the rounded total."""
     ends = [0, *(round(size / GIB) for size in accumulate(phase.sizes.values()))]
-    return [*map(sub, ends[1:], ends)]
+    return [end - start for start, end in pairwise(ends)]
 
 
 def answers_texts(model: str, data: EstimatorContext) -> list[str]:
@@ -258,7 +254,6 @@ def answers_texts(model: str, data: EstimatorContext) -> list[str]:
     """
     tables: _Tables = defaultdict(lambda: defaultdict(count().__next__))
     windows, records = list[list[Any]](), list[str]()
-    gc.disable()  # the collector takes a fifth of the time, and nothing here has reference cycles
     questions = [
         (rank, response, Answers(Question(model, gpus=1, lora=rank, response=response), data))
         for rank, response in product(RANKS, RESPONSES)
@@ -268,7 +263,6 @@ def answers_texts(model: str, data: EstimatorContext) -> list[str]:
         windows.append([first, fits, *(_cell(each, group, tables) for each in cells)])
         known = (figures_of_fewest(each) for each in cells if isinstance(each, Answer))
         records += (json.dumps({**each, "lora_rank": rank, "response": response}) for each in known)
-    gc.enable()
     return [as_script({"windows": windows, **{name: [*table] for name, table in tables.items()}}), *records]
 
 

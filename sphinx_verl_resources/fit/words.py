@@ -92,8 +92,7 @@ def lines(answer: Answer, group: Iterable[Gpu] = ()) -> list[Line]:
     """
     best, note = answer.best, answer.request.model_note
     content = [Line("verdict", "", why(best, answer.reason)), Line("model", _("Model"), note)]
-    if answer.own:
-        content.append(Line("measured", _("Measured"), _sentence([measured(answer.own, best.estimate)])))
+    content.append(Line("measured", _("Measured"), _sentence([measured(answer.own, best.estimate)])))
     content += _evidence(answer)
     if answer.reason not in ("unknown", "no-bfloat16"):
         content += [*_layout(answer), _sure(answer), *_release(answer), *_speed(answer, group)]
@@ -156,9 +155,9 @@ def why(layout: Layout, reason: str) -> str:
 # -- evidence and accuracy
 
 
-def measured(run: Run, estimate: Estimate | None) -> str:
+def measured(run: Run | None, estimate: Estimate | None) -> str:
     """Return the measured figure of a run beside the estimate of the same counter; empty if there is none."""
-    if not run.measured or not run.measured.gib:
+    if not run or not run.measured or not run.measured.gib:
         return ""
     text, (low, high) = _("{size} ({counter})"), (0.0, 0.0)
     if estimate and figures(estimate) and run.measured.counter == "torch-max-allocated":
