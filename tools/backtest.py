@@ -15,7 +15,7 @@ from training import estimate_any
 from sphinx_verl_resources.commands import UsageError, given_data, report
 from sphinx_verl_resources.diagnostics import NoAnswerError
 from sphinx_verl_resources.fit.arguments import errors_text, read_file, registry_problems
-from sphinx_verl_resources.fit.results import case_result, failed
+from sphinx_verl_resources.fit.results import case_result, failure
 from sphinx_verl_resources.fit.terminal import plain_table
 from sphinx_verl_resources.memory.cases import load_cases
 
@@ -30,12 +30,12 @@ def results(entries: tuple[Entry, ...], registries: EstimatorContext) -> Iterato
     """Yield the result of each case, as ``verl-resources estimate`` prints it."""
     for entry in entries:
         if entry.case is None:
-            yield failed(entry.id, entry.error)
+            yield failure(entry.id, entry.error)
             continue
         try:
             yield case_result(entry.case, estimate_any(entry.case, registries))
         except NoAnswerError as error:
-            yield failed(entry.id, errors_text(error.diagnostics))
+            yield failure(entry.id, errors_text(error.diagnostics))
 
 
 def main() -> int:

@@ -112,8 +112,8 @@ class Answer:
         """The recorded run on the least GPU memory, see ``smallest_run``, if it fits on less."""
         least, run = smallest_run(self.profile, self.data) or (0, None)
         settings, memory = self.best.estimate.settings, self.profile.memory_gb or 0
-        used = (settings.gpus + settings.other_gpus) * memory
-        return run if self.best.estimate.fits and used < least else None
+        total_gb = (settings.gpus + settings.other_gpus) * memory
+        return run if self.best.estimate.fits and total_gb < least else None
 
     def speed(self, group: Iterable[Gpu] = ()) -> Nearest | None:
         """Return the nearest run with a speed, on the GPU in question or one of a group."""
@@ -144,7 +144,7 @@ class Answer:
         own = self.best.estimate
         if own.fits or self.best.is_megatron or not self.version_assumed or own.low > 2 * (own.capacity or 0):
             return None
-        other = self.best.changed(replace(self.best.request, version=OTHER_RELEASE))
+        other = self.best.with_request(replace(self.best.request, version=OTHER_RELEASE))
         return other if other.verdict != self.best.verdict else None
 
     @cached_property
@@ -264,8 +264,8 @@ def answer_settings(
         NoAnswerError: the settings cannot be estimated.
     """
     layout = Layout(request, estimate(request, data), host_gib and host_gib * GIB)
-    profile, noted = profile_of(request, data), assumptions_in(request, data)
-    return Answer(request, data, layout, noted, profile, version_assumed=version_assumed)
+    profile, defaults = profile_of(request, data), assumptions_in(request, data)
+    return Answer(request, data, layout, defaults, profile, version_assumed=version_assumed)
 
 
 def answer_run(run: Run, data: EstimatorContext) -> Answer:

@@ -38,7 +38,7 @@ COMMAND_LINE = Location("")
 # -- options
 
 
-def parser_of(read: Callable[[str], Any], expected: str = "") -> Callable[[str], Any]:
+def parser_of(read: Callable[[str], Any], form: str = "") -> Callable[[str], Any]:
     """Return a function that parses an option and raises the error that argparse expects."""
 
     def parse(text: str) -> Any:
@@ -47,7 +47,7 @@ def parser_of(read: Callable[[str], Any], expected: str = "") -> Callable[[str],
         except NoAnswerError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
         if value is None:
-            raise argparse.ArgumentTypeError(f"expected {expected}, got {text[:80]!r}")
+            raise argparse.ArgumentTypeError(f"expected {form}, got {text[:80]!r}")
         return value
 
     return parse
@@ -174,9 +174,9 @@ def screen_width() -> int:
 
 def report_first(problems: Sequence[Diagnostic]) -> bool:
     """Print the first ten problems, errors first, and count the rest."""
-    ranked = sorted(problems, key=lambda problem: problem.severity)
-    lines = [*map(str, ranked[:_MOST_MESSAGES])]
-    if rest := len(ranked[_MOST_MESSAGES:]):
+    errors_first = sorted(problems, key=lambda problem: problem.severity)
+    lines = [*map(str, errors_first[:_MOST_MESSAGES])]
+    if rest := len(errors_first[_MOST_MESSAGES:]):
         lines.append(f"… and {counted(rest, 'more message')}; --verbose shows all")
     if lines:
         warn(wrap_lines(lines, screen_width() if sys.stderr.isatty() else 0, "    "))
@@ -238,8 +238,8 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
     by_option = named_settings(task, lora, options.prompt, options.response)
     config = {**file.values, **by_option, **nodes, **words.values}
     # What the command line states is settled, whatever the file leaves open.
-    settled = {*words.values, *by_option, _PATH, *(TRAINER_GPUS if "gpus" in gpus else ())}
-    problems = [*file.problems_besides({*settled, *filter(is_harmless, file.unresolved)})]
+    stated_keys = {*words.values, *by_option, _PATH, *(TRAINER_GPUS if "gpus" in gpus else ())}
+    problems = [*file.problems_besides({*stated_keys, *filter(is_harmless, file.unresolved)})]
     places = {**file.places, **words.places}
     places |= {"model": places.get(_PATH, COMMAND_LINE), "gpus": COMMAND_LINE}
     mention = model_of(data.architectures, config.get(_PATH), left_open=file.unresolved.get(_PATH))
@@ -260,7 +260,7 @@ def read_question(options: argparse.Namespace, data: EstimatorContext, source: s
         config=config,
         task=task or (algorithm if ESTIMATOR in config or algorithm != "PPO" else None),
         backend="megatron" if "megatron" in (file.config_name or "") else None,
-        unread=frozenset(file.unresolved.keys() - config.keys() - settled),
+        unread=frozenset(file.unresolved.keys() - config.keys() - stated_keys),
         incomplete=file.incomplete,
     )
     problems += [*words.problems, *warnings]

@@ -57,15 +57,15 @@ def changes_for(layout: Layout, request: Request | None = None) -> tuple[Change,
     if layout.verdict in ("fits", "unknown") or layout.reason == "no-bfloat16":
         return ()
     options = _options(layout)
-    together = _Combination(layout).joined(options)
-    alone = [_Combination(layout, (option,)).needed() for option in options if together.layout.fits]
+    together = _Combination(layout).with_levers(options)
+    alone = [_Combination(layout, (option,)).minimum() for option in options if together.layout.fits]
     best = [each for each in alone if each.layout.fits]
     if together.layout.fits and not (best and best[0].rank <= together.rank):
-        best = [together.needed(), *best]
+        best = [together.minimum(), *best]
     if not best or best[0].rank == CHANGES_RESULTS:
         best = [*filter(None, (_more_gpus(layout, request), *best, _lora(layout, request)))]
     if not best and together.levers:
-        best = [together.needed()]
+        best = [together.minimum()]
     return tuple(each.change() for each in best)
 
 
@@ -83,11 +83,11 @@ class _Combination:
     def layout(self) -> Layout:
         """The layout with the levers and what lets its engine start; ``start`` if it cannot be estimated."""
         overrides = {key: value for option in self.levers for key, value in option.steps[-1].items()}
-        after = _changed(self.start, overrides)
+        after = _with_overrides(self.start, overrides)
         if after.reason == "engine":
             options = (option for option in options_for(after.estimate) if option.lever.phases == STARTUP)
-            started = (_changed(after, step) for option in options for step in option.steps)
-            after = next((other for other in started if other.fits), after)
+            attempts = (_with_overrides(after, step) for option in options for step in option.steps)
+            after = next((other for other in attempts if other.fits), after)
         return after
 
     @property
@@ -104,7 +104,7 @@ class _Combination:
         """The rank of the lever that costs most."""
         return max((option.lever.rank for option in self.levers), default=0)
 
-    def joined(self, options: Iterable[Option]) -> _Combination:
+    def with_levers(self, options: Iterable[Option]) -> _Combination:
         """Return it with the first levers that suffice, each at its best step; with all if none do."""
         best = self
         for option in options:
@@ -115,7 +115,7 @@ class _Combination:
             best = min((*longer, best), key=lambda each: each.size)
         return best
 
-    def needed(self) -> _Combination:
+    def minimum(self) -> _Combination:
         """Return it without the levers that it does not need, each at the weakest step that suffices."""
         best = self
         for option in reversed(self.levers):  # the last to try are left out first
@@ -178,13 +178,13 @@ def _having(
 ) -> _Combination | None:
     """Return settings with the levers that they need to fit; None if nothing suffices.
 
-    A plan, whose question is ``asked``, chooses the others, with the training backend of the layout if
+    A plan, whose question is ``request``, chooses the others, with the training backend of the layout if
     possible.
     """
     if request is None:
         first = _Combination(layout, (Option(Lever(own, "none", sentence=sentence), (own,)),))
-        best = first.joined(option for option in _options(first.layout) if option.lever.rank <= 1)
-        return best.needed() if best.layout.fits else None
+        best = first.with_levers(option for option in _options(first.layout) if option.lever.rank <= 1)
+        return best.minimum() if best.layout.fits else None
     for backend in ("megatron" if layout.is_megatron else "fsdp", request.backend):
         question = replace(request.having(own), backend=backend)
         with suppress(NoAnswerError):
@@ -193,7 +193,7 @@ def _having(
             if plan.fits:
                 lever = Lever({}, "much" if ON_CPU in plan.offloaded else "none", sentence=sentence)
                 parts = _parts(_overrides(layout, plan), own)
-                return _Combination(layout, tuple(Option(lever, (part,)) for part in parts)).needed()
+                return _Combination(layout, tuple(Option(lever, (part,)) for part in parts)).minimum()
     return None
 
 
@@ -218,11 +218,11 @@ def _parts(overrides: Overrides, own: Overrides) -> list[Overrides]:
 # -- settings
 
 
-def _changed(layout: Layout, overrides: Overrides) -> Layout:
+def _with_overrides(layout: Layout, overrides: Overrides) -> Layout:
     """Return a layout with other settings, also of the number of GPUs; itself if they cannot be estimated."""
     request = layout.request.having(overrides)
     request = request if overrides.keys().isdisjoint(TRAINER_GPUS) else replace(request, gpus=None)
-    return layout.changed(request)
+    return layout.with_request(request)
 
 
 def _overrides(before: Layout, after: Layout) -> Overrides:

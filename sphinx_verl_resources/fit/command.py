@@ -71,19 +71,19 @@ def command_settings(layout: Layout) -> dict[str, Any]:
     Settings for a critic are left out if there is none. Unset micro-batch sizes are added, since verl does
     not start without them.
     """
-    request, used = layout.request, layout.estimate.settings
+    request, values = layout.request, layout.estimate.settings
     # verl/utils/config.py:141, verl/workers/config/actor.py:208 and critic.py:108 at 1dda039b9.
-    passes = {} if used.actor.micro_batch.dynamic else passes_of(used)
+    passes = {} if values.actor.micro_batch.dynamic else passes_of(values)
     sizes = {f"{start}micro_batch_size": micro.sequences or 1 for start, micro in passes.items()}
     settings = {
         f"{MODEL}.path": request.model,
         f"{ROLLOUT}.name": request.engine or "vllm",
         "critic.model.path": request.model,
-        **dict(zip(TRAINER_GPUS, (used.nodes, -(-used.gpus // used.nodes)), strict=True)),
+        **dict(zip(TRAINER_GPUS, (values.nodes, -(-values.gpus // values.nodes)), strict=True)),
         **{f"{key}_per_gpu": size for key, size in sizes.items() if request.config.get(key) is None},
         **request.config,
     }
-    left_out = (*_STRATEGIES * layout.is_megatron, *(() if used.critic else ("critic.",)))
+    left_out = (*_STRATEGIES * layout.is_megatron, *(() if values.critic else ("critic.",)))
     order = sorted(settings, key=lambda key: [not key.startswith(section) for section in _ORDER])
     return {key: settings[key] for key in order if not key.startswith(left_out)}
 

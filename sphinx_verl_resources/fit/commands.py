@@ -158,7 +158,7 @@ def _answer(options: argparse.Namespace, data: EstimatorContext, work: Work) -> 
         words = (word for word in options.words if not is_setting(word))
         name = (source.question.model if source else next(words, "")) or file or "run"
         reasons = error.diagnostics
-        result = Result(results.failed(name, arguments.errors_text(reasons)), reasons, text="", code=2)
+        result = Result(results.failure(name, arguments.errors_text(reasons)), reasons, text="", code=2)
     return _with_places(result, source.place_of, source.problems) if source else result
 
 
@@ -183,19 +183,19 @@ def _make_plan(source: Query, options: argparse.Namespace) -> Result:
         remedy = f"write --gpus {question.gpus or 8}xH100, or give a model alone for the fewest GPUs"
         raise NoAnswerError.because("no type of GPU given", remedy, code="missing_key")
     question = replace(question, gpus=question.gpus or 8)
-    assumed = assumptions(question, data)
+    defaults = assumptions(question, data)
     if question.model:
         sizes = fewest_by_memory(replace(question, gpus=None), data)
         values: dict[str, Any] = {"model": question.model, "fewest": [item.result for item in sizes]}
-        text = terminal.fewest_text(question, sizes, assumed, width)
+        text = terminal.fewest_text(question, sizes, defaults, width)
         fits = any(item.count for item in sizes)
     else:
         models = fitting_models(question, data)
         gpus = {"count": question.gpus, "type": question.gpu}
         values = {"gpus": gpus, "fits": [*map(results.answer_result, models)]}
-        text = terminal.fitting_text(question, models, assumed, width)
+        text = terminal.fitting_text(question, models, defaults, width)
         fits = bool(models)
-    return Result({**values, "assumed": [*assumed]}, [], text, int(not fits))
+    return Result({**values, "assumed": [*defaults]}, [], text, int(not fits))
 
 
 # -- files of cases and runs
@@ -220,7 +220,7 @@ def _answer_files(options: argparse.Namespace, files: list[str], data: Estimator
             entries, problems = load_cases([file])
         yield Result({}, problems)
         for name, part, record, error in entries:
-            yield _judge(record, part, data, options) if record else Result(results.failed(name, error), [])
+            yield _judge(record, part, data, options) if record else Result(results.failure(name, error), [])
 
 
 def _judge(
@@ -245,7 +245,7 @@ def _judge(
             result = Result(results.case_result(record, estimate), estimate.warnings)
     except NoAnswerError as error:
         reasons = error.diagnostics
-        result = Result(results.failed(record.id, arguments.errors_text(reasons)), reasons)
+        result = Result(results.failure(record.id, arguments.errors_text(reasons)), reasons)
     return _with_places(result, place_of)
 
 

@@ -67,11 +67,11 @@ def answer_nodes(answer: Answer, env: BuildEnvironment) -> list[nodes.Node]:
     badge = nodes.strong("", "", nodes.inline("", title, classes=classes))
     stop = nodes.inline("", _("."), classes=["verl-unseen"])
     reason = blocks.fill(words.in_a_row("{verdict}", "{reason}"), verdict=[badge, stop], reason=first.text)
-    items, changes, seen = nodes.bullet_list(classes=["verl-answer"]), nodes.bullet_list(), set[str]()
+    items, changes, sentences = nodes.bullet_list(classes=["verl-answer"]), nodes.bullet_list(), set[str]()
     for change in answer.changes[: words.MOST]:
         settings = nodes.literal("", " ".join(change.arguments))
-        changes += item(blocks.fill(words.change_text(change, "{settings}", seen), settings=settings))
-        seen.update(change.sentences)
+        changes += item(blocks.fill(words.change_text(change, "{settings}", sentences), settings=settings))
+        sentences.update(change.sentences)
     if changes.children:
         items += item(blocks.fill(_("{title}:"), title=nodes.strong("", words.heading(answer))), changes)
     for line in others:
@@ -82,10 +82,10 @@ def answer_nodes(answer: Answer, env: BuildEnvironment) -> list[nodes.Node]:
 
 def phase_rows(estimate: Estimate) -> nodes.tgroup:
     """Make one row for each phase, in order; the peak phase is bold."""
-    shown = [each for each in Category if any(phase.sizes[each] for phase in estimate.phases)]
-    quantities, rows = [_("Total"), *(_(each.heading) for each in shown)], []
+    columns = [each for each in Category if any(phase.sizes[each] for phase in estimate.phases)]
+    quantities, rows = [_("Total"), *(_(each.heading) for each in columns)], []
     for phase in estimate.phases:
-        is_peak, sizes = phase is estimate.peak_phase, [phase.total, *(phase.sizes[each] for each in shown)]
+        is_peak, sizes = phase is estimate.peak_phase, [phase.total, *(phase.sizes[each] for each in columns)]
         text = _("{phase} (peak phase)") if is_peak else "{phase}"
         numbers = [blocks.Cell.number(gib_number(size) if size else "0") for size in sizes]
         cells = [blocks.Cell.of(text.format(phase=_(phase.label))), *numbers]
@@ -113,8 +113,8 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
     for field in FIELDS:
         if field.detail and field.value(run) is not None:
             facts += titled_item(_(field.detail), blocks.Cell(field_pieces(run, field.name, links)).inline())
-    if checked := checked_text(run):
-        facts += titled_item(_("Last checked"), checked)
+    if last_check := checked_text(run):
+        facts += titled_item(_("Last checked"), last_check)
     facts += remarks
     content: list[nodes.Node] = [facts]
     with suppress(NoAnswerError):
@@ -122,10 +122,10 @@ def details_of(directive: VerlDirective, run: Run, remarks: Sequence[nodes.list_
         if answer.best.estimate.is_complete:
             estimate = answer.best.estimate
             content += answer_nodes(answer, directive.env)
-    if estimate and (shown := credible(estimate)):
-        content.append(directive.chart(bars.phase_chart(shown, run_title(run)), run.id))
+    if estimate and (figures := credible(estimate)):
+        content.append(directive.chart(bars.phase_chart(figures, run_title(run)), run.id))
         # Without a caption, the table is not numbered with the page's tables.
-        content.append(directive.table(phase_rows(shown), with_options=False, table_class="verl-memory"))
+        content.append(directive.table(phase_rows(figures), with_options=False, table_class="verl-memory"))
     if estimate is None and run.settings:
         text = _("The source quotes only some of the settings, so there is no estimate.")
         content.append(nodes.paragraph("", text))
@@ -182,14 +182,14 @@ class VerlEstimate(VerlDirective):
         text, gpus = _("{model} on {gpus}"), f"{request.gpus}×{request.gpu}"
         title = run_title(run) if run else text.format(model=request.model, gpus=gpus)
         caption = _("{what}: memory per GPU, phase by phase").format(what=title)
-        shown, content = credible(estimate), list[nodes.Node]()
-        for part in self.values["show"] if shown else ("answer",):  # which says why
+        figures, content = credible(estimate), list[nodes.Node]()
+        for part in self.values["show"] if figures else ("answer",):  # which says why
             if part == "answer":
                 content += answer_nodes(answer, self.env)
-            elif shown and part == "chart":
-                content.append(self.chart(bars.phase_chart(shown, caption), run.id if run else title))
-            elif shown:
-                content.append(self.table(phase_rows(shown), caption))
+            elif figures and part == "chart":
+                content.append(self.chart(bars.phase_chart(figures, caption), run.id if run else title))
+            elif figures:
+                content.append(self.table(phase_rows(figures), caption))
         if notes := [*estimate.unsupported, *(problem.named_message for problem in estimate.warnings)]:
             title = _("What the estimate leaves out or assumes:")
             content += [blocks.notes_title(title), _key_list(notes)]
@@ -380,11 +380,11 @@ class VerlFewest(VerlDirective):
 
     def _legend(self, values: list[Any]) -> nodes.bullet_list:
         """Return the meaning of columns and marks, what the estimates assume, and the values as JSON."""
-        known = {"rank": USUAL_RANK, "times": HOST_SHARE}
-        items = [titled_item(_(name), _(text).format(**known)) for name, text in LEGEND.items()]
-        assumed = blocks.listed(assumptions(Question("", gpus=1), self.data))
+        numbers = {"rank": USUAL_RANK, "times": HOST_SHARE}
+        items = [titled_item(_(name), _(text).format(**numbers)) for name, text in LEGEND.items()]
+        defaults = blocks.listed(assumptions(Question("", gpus=1), self.data))
         file = _file_link(self.env, note_json(self, map(json.dumps, values)))
-        items += [titled_item(_("Assumed"), assumed), titled_item(_("The same as JSON"), file)]
+        items += [titled_item(_("Assumed"), defaults), titled_item(_("The same as JSON"), file)]
         return nodes.bullet_list("", *items, classes=["verl-legend"])
 
 
@@ -439,21 +439,21 @@ class VerlAccuracy(VerlDirective):
 
 def _case(item: Score) -> Iterator[blocks.Cell | str]:
     """Yield the cells of a case."""
-    case, own, observed = item.case, item.estimate, item.observed
+    case, own, observation = item.case, item.estimate, item.observed
     yield blocks.Cell([(case.id, case.source.address if case.source else None)], [], (blocks.PATH_CLASS,))
     yield own.kind if own else ""
     yield case.model.rpartition("/")[2]
     yield "*".join(filter(None, (str(case.gpus.count or "?"), case.gpus.type)))
-    sizes = (item.computed, item.low, item.high) if observed else own and (own.peak, own.low, own.high)
+    sizes = (item.computed, item.low, item.high) if observation else own and (own.peak, own.low, own.high)
     yield blocks.Cell.number(gib_number(sizes[0]) if sizes else "")
     yield words.span(*sizes[1:]) if sizes else ""
     outcome = _("out of memory") if case.outcome == "oom" else _("ran") if case.outcome else ""
-    yield blocks.Cell.number(gib_number(observed)) if observed else outcome
+    yield blocks.Cell.number(gib_number(observation)) if observation else outcome
     error = item.deviation
     yield blocks.Cell.number("" if error is None else signed(round(error, 3) + 0.0, share))  # no -0.0
     if case.contested or case.not_scored or not own:
         yield _("contested") if case.contested else _("not scored")
-    elif observed:
+    elif observation:
         yield _("yes") if item.inside else _("no")
     else:
         agrees = {True: _("{verdict}: agrees"), False: _("{verdict}: contradicts"), None: "{verdict}"}

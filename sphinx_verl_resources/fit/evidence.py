@@ -104,8 +104,8 @@ def profile_of(request: Request, data: EstimatorContext) -> Profile:
         gpu=gpu.name if gpu else None,
         device=(gpu.vendor, gpu.bfloat16) if gpu else _USUAL_DEVICE,
     )
-    unresolved = any(problem.code == "unresolved" for problem in reader.diagnostics)
-    return profile._replace(shape_key="") if unresolved or request.unread & _DECISIVE else profile
+    is_unresolved = any(problem.code == "unresolved" for problem in reader.diagnostics)
+    return profile._replace(shape_key="") if is_unresolved or request.unread & _DECISIVE else profile
 
 
 @lru_cache(maxsize=2_000)

@@ -60,11 +60,11 @@ def fitting_models(question: Question, data: EstimatorContext) -> tuple[Answer, 
     models = sorted(data.architectures, key=lambda model: -(model.parameters or 0))
     every = (Answers(replace(question, model=model.hf_id), data) for model in models)
     answers = (one.attempt(question.gpus, question.gpu) for one in every)
-    known = (_known(one) for one in answers if isinstance(one, Answer))
-    return tuple(one for one in known if one.verdict == "fits" or one.proof)
+    candidates = (_or_error(one) for one in answers if isinstance(one, Answer))
+    return tuple(one for one in candidates if one.verdict == "fits" or one.proof)
 
 
-def _known(answer: Answer) -> Answer:
+def _or_error(answer: Answer) -> Answer:
     """Return an answer; raise ``NoAnswerError`` if settings that determine memory are unknown."""
     if unread := answer.best.estimate.undecided:
         text = f"settings that determine memory cannot be read: {'; '.join(unread)}"
@@ -169,7 +169,7 @@ def _fewest(answers: Answers, gpus: tuple[Gpu, ...], counts: Sequence[int]) -> F
     more = counts[len(fewer) :]
     might = [*takewhile(lambda count: verdict_on(answers, count, gpu) != "does-not-fit", reversed(fewer))]
     count, near = more[0] if more else 0, might[-1] if might else 0
-    answer = _known(answers.on(count or near or counts[-1], gpu))
+    answer = _or_error(answers.on(count or near or counts[-1], gpu))
     task, smallest = answer.request.task, smallest_run(answer.profile, data)
     without = bisect_left(more, True, key=lambda count: answers.fits_without_offloading(count, gpu))
     on_all = answer.profile._replace(gpus=COUNTS[-1])
@@ -208,12 +208,12 @@ def size_models(data: EstimatorContext) -> dict[str, str]:
     models: dict[str, str] = {}
     for size in SIZES:
         runs, entry = data.runs.values(), data.analysis.specifications.get(size)
-        tested = Counter(run.model for run in runs if run.size == size and run.kind == "tested")
-        shapes = {shape_key_of(data, model) for model in tested}
-        if entry and entry.model and (not tested or shape_key_of(data, entry.model) in shapes):
+        tested_models = Counter(run.model for run in runs if run.size == size and run.kind == "tested")
+        shapes = {shape_key_of(data, model) for model in tested_models}
+        if entry and entry.model and (not tested_models or shape_key_of(data, entry.model) in shapes):
             models[size] = entry.model
-        elif tested:
-            models[size] = tested.most_common(1)[0][0]
+        elif tested_models:
+            models[size] = tested_models.most_common(1)[0][0]
     return models
 
 

@@ -134,12 +134,12 @@ class VerlWhatIf(VerlDirective):
             gpus[group[0].name] = f"{group[0].memory_gb:g} GB ({names})"
         first_gpu = next(name for name, label in gpus.items() if label.startswith(f"{_MEMORY_GB} GB "))
         first_model = _MODEL if _MODEL in models else models[0]
-        trained = _("all parameters"), _("LoRA (rank {rank})").format(rank=USUAL_RANK)
+        rank_labels = _("all parameters"), _("LoRA (rank {rank})").format(rank=USUAL_RANK)
         return {
             "model": (_("Model"), {model: model.rpartition("/")[2] for model in models}, first_model),
             "count": (_("GPUs"), {count: f"{count:,}" for count in POWERS}, _COUNT),
             "gpu": (_("GPU memory"), gpus, first_gpu),
-            "lora": (_("Trained"), dict(zip(RANKS, trained, strict=True)), 0),
+            "lora": (_("Trained"), dict(zip(RANKS, rank_labels, strict=True)), 0),
             "response": (_("Longest response"), {count: f"{count:,}" for count in RESPONSES}, RESPONSES[0]),
         }
 
@@ -261,8 +261,8 @@ def answers_texts(model: str, data: EstimatorContext) -> list[str]:
     for group, (rank, response, answers) in product(gpu_groups(data), questions):
         first, fits, cells = window_of(answers, group[0].name)
         windows.append([first, fits, *(_cell(each, group, tables) for each in cells)])
-        known = (figures_of_fewest(each) for each in cells if isinstance(each, Answer))
-        records += (json.dumps({**each, "lora_rank": rank, "response": response}) for each in known)
+        figures = (figures_of_fewest(each) for each in cells if isinstance(each, Answer))
+        records += (json.dumps({**each, "lora_rank": rank, "response": response}) for each in figures)
     return [as_script({"windows": windows, **{name: [*table] for name, table in tables.items()}}), *records]
 
 

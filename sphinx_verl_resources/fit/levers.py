@@ -118,23 +118,23 @@ def options_for(own: Estimate) -> Iterator[Option]:
 # -- steps
 
 
-def _doubled(size: int, most: int, *dividing: int) -> list[int]:
+def _doublings(size: int, most: int, *dividing: int) -> list[int]:
     """Return larger sizes, by doubling, that divide all given numbers.
 
-    >>> _doubled(2, 16, 16, 24)
+    >>> _doublings(2, 16, 16, 24)
     [4, 8]
     """
     larger = [size << power for power in range(1, 12) if size << power <= most]
     return [size for size in larger if not any(number % size for number in dividing)]
 
 
-def _halved(size: int, least: int) -> list[int]:
+def _halvings(size: int, least: int) -> list[int]:
     """Return smaller sizes by halving, with ``least`` at the end.
 
-    >>> _halved(16384, 3000), _halved(8, 1), _halved(5, 5)
+    >>> _halvings(16384, 3000), _halvings(8, 1), _halvings(5, 5)
     ([8192, 4096, 3000], [4, 2, 1], [])
     """
-    return [] if size <= least else [max(size // 2, least), *_halved(max(size // 2, least), least)]
+    return [] if size <= least else [max(size // 2, least), *_halvings(max(size // 2, least), least)]
 
 
 def passes_of(settings: Settings) -> dict[str, MicroBatch]:
@@ -166,14 +166,14 @@ def _share(own: Estimate, gpus: int = 0) -> int:
 def _smaller(own: Estimate, _: Role, *, dynamic: bool) -> Iterator[Overrides]:
     """Yield smaller micro-batches, halved from the largest pass down to one sequence."""
     sizes = _sizes(own, dynamic=dynamic)
-    for most in _halved(max(sizes.values(), default=1), _share(own) if dynamic else 1):
+    for most in _halvings(max(sizes.values(), default=1), _share(own) if dynamic else 1):
         yield {key: most for key, size in sizes.items() if size > most}
 
 
 def _dynamic(own: Estimate, _: Role) -> Iterator[Overrides]:
     """Yield token budgets instead of numbers of sequences, from verl's default down to one sequence."""
     least = _share(own)
-    for tokens in [] if own.settings.actor.micro_batch.dynamic else _halved(2 * max(16384, least), least):
+    for tokens in [] if own.settings.actor.micro_batch.dynamic else _halvings(2 * max(16384, least), least):
         yield {f"{ACTOR}.use_dynamic_bsz": True, f"{ACTOR}.ppo_max_token_len_per_gpu": tokens}
 
 
@@ -195,12 +195,12 @@ def _ulysses(own: Estimate, _: Role) -> Iterator[Overrides]:
     settings, sizes = own.settings, _sizes(own, dynamic=True)
     roles = {OF_ACTOR: True, OF_REFERENCE: settings.reference, OF_CRITIC: settings.critic is not None}
     keys = [f"{of.fsdp}.ulysses_sequence_parallel_size" for of, exists in roles.items() if exists]
-    for size in _doubled(settings.actor.fsdp.ulysses, 8, settings.gpus, own.shape.heads):
+    for size in _doublings(settings.actor.fsdp.ulysses, 8, settings.gpus, own.shape.heads):
         budgets = {key: _share(own, size) for key, tokens in sizes.items() if tokens > _share(own, size)}
         yield {**dict.fromkeys(keys, size), "{model}.use_remove_padding": True, **budgets}
 
 
-def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
+def _divisions(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
     """Yield larger values of one of Megatron's sizes that divide the GPUs and the model.
 
     As in ``search``, there is tensor parallelism over fast links only.
@@ -209,9 +209,9 @@ def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
     fast = not (gpu := gpu_of(own.request, own.registries)) or gpu.fast_link
     replicas = gpus // (of.tensor * of.pipeline * of.context)
     sizes = {
-        "tensor": _doubled(of.tensor, 8 if fast else 0, replicas * of.tensor, own.shape.heads),
-        "pipeline": _doubled(of.pipeline, own.shape.layers, replicas * of.pipeline, own.shape.layers),
-        "expert": _doubled(of.expert, 16, gpus // of.pipeline, moe.num_experts if moe else 1),
+        "tensor": _doublings(of.tensor, 8 if fast else 0, replicas * of.tensor, own.shape.heads),
+        "pipeline": _doublings(of.pipeline, own.shape.layers, replicas * of.pipeline, own.shape.layers),
+        "expert": _doublings(of.expert, 16, gpus // of.pipeline, moe.num_experts if moe else 1),
     }
     whole = {"{megatron}.expert_tensor_parallel_size": 1} if name == "expert" else {}
     yield from ({f"{{megatron}}.{name}_model_parallel_size": size, **whole} for size in sizes[name])
@@ -219,8 +219,8 @@ def _divided(own: Estimate, role: Role, *, name: str) -> Iterator[Overrides]:
 
 def _holds_a_sequence(own: Estimate, **rollout: Any) -> bool:
     """Return whether the rollout engine's cache holds the longest sequence with other settings of its own."""
-    changed = replace(own.settings, rollout=replace(own.settings.rollout, **rollout))
-    return cache_tokens(own.shape, changed) >= changed.lengths.limit
+    settings = replace(own.settings, rollout=replace(own.settings.rollout, **rollout))
+    return cache_tokens(own.shape, settings) >= settings.lengths.limit
 
 
 def _lower(own: Estimate, _: Role) -> Iterator[Overrides]:
@@ -232,7 +232,7 @@ def _lower(own: Estimate, _: Role) -> Iterator[Overrides]:
 
 def _wider(own: Estimate) -> list[int]:
     """Return larger tensor-parallel sizes of the rollout engine."""
-    return _doubled(own.settings.rollout.tensor, 32, own.settings.gpus, own.shape.heads)
+    return _doublings(own.settings.rollout.tensor, 32, own.settings.gpus, own.shape.heads)
 
 
 def _starting(own: Estimate, _: Role) -> Iterator[Overrides]:
@@ -335,7 +335,7 @@ LEVERS = (
     Lever(_ulysses, "little", _BATCHES,
           N_("Spreads each sequence over more GPUs; a micro-batch is one sequence.")),
     # docs/perf/best_practices.rst:155
-    *(Lever(partial(_divided, name=name), "little", _ALL, N_("Spreads the model over more GPUs."))
+    *(Lever(partial(_divisions, name=name), "little", _ALL, N_("Spreads the model over more GPUs."))
       for name in ("tensor", "pipeline", "expert")),
     EAGER,
     # workers/engine/fsdp/transformer_impl.py:440

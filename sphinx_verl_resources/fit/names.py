@@ -158,11 +158,11 @@ def model_of(registry: Registry[Architecture], *texts: object, left_open: str | 
     """
     names = [text for text in (*texts, left_open) if isinstance(text, str) and text]
     matches = ((text, model_named(text, registry)) for text in names)
-    known = (NamedModel(text, model) for text, model in matches if model)
-    return next(known, NamedModel(names[0] if names else ""))
+    models = (NamedModel(text, model) for text, model in matches if model)
+    return next(models, NamedModel(names[0] if names else ""))
 
 
-def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
+def recorded_gpu(text: str, gpus: Registry[Gpu]) -> str | None:
     """Return the short name of the recorded GPU that a text begins with.
 
     If a GPU is sold with several memory sizes, the text must contain the size.
@@ -172,7 +172,7 @@ def recorded_gpu(printed: str, gpus: Registry[Gpu]) -> str | None:
     >>> recorded_gpu("H100 80GB HBM3 On", gpus), recorded_gpu("A100", gpus)
     ('H100', None)
     """
-    words = printed.split()
+    words = text.split()
     for end in range(len(words), 0, -1):
         if gpu := gpu_named(" ".join(words[:end]), gpus):
             variants = sum(other.name.upper().startswith(f"{words[0].upper()}-") for other in gpus)

@@ -72,7 +72,7 @@ def result_of(name: str, estimate: AnyEstimate, verdict: Verdict | None = None) 
         verdict = Layout(estimate.request, estimate).verdict
     verdict, figures = verdict or estimate.verdict, _figures(estimate, "binding_phase")
     host, is_known = figures.pop("host_ram_gib_per_node"), not estimate.undecided
-    logged = (estimate.torch_peak, *estimate.torch_peak_range) if is_known else (None, None, None)
+    counters = (estimate.torch_peak, *estimate.torch_peak_range) if is_known else (None, None, None)
     return {
         "id": name,
         "fits": {"fits": True, "does-not-fit": False}.get(verdict),
@@ -80,7 +80,7 @@ def result_of(name: str, estimate: AnyEstimate, verdict: Verdict | None = None) 
         "fits_up_to_tokens": estimate.fits_up_to_tokens,
         **figures,
         "relief": best_suggestion(estimate) if is_known and isinstance(estimate, Estimate) else None,
-        **dict(zip(_LOGGED, map(gib_value, logged), strict=True)),
+        **dict(zip(_LOGGED, map(gib_value, counters), strict=True)),
         "host_ram_gib_per_node": host,
         "phases": [_phase(phase) for phase in estimate.phases if is_known],
         "undecided": list(estimate.undecided),
@@ -105,7 +105,7 @@ def case_result(case: Case, estimate: AnyEstimate) -> dict[str, Any]:
     return result_of(case.id, estimate, estimate.verdict if case.outcome in ("measured", "fits") else None)
 
 
-def failed(name: str, message: str) -> dict[str, Any]:
+def failure(name: str, message: str) -> dict[str, Any]:
     """Return the result for a case that cannot be estimated: empty fields, and the reason."""
     nothing = AnyEstimate(phases=(), kind="", errors=(0.0, 0.0), capacity=None, undecided=(message,))
     return {**result_of(name, nothing), "undecided": [], "error": message}
@@ -128,7 +128,7 @@ def answer_result(answer: Answer) -> dict[str, Any]:
     """Return an answer with the keys of ``ANSWER_FIELDS``, without figures if it is undecided."""
     own = answer.best.estimate
     values = {
-        **_shared(answer),
+        **_common(answer),
         **figures_of_fewest(answer),
         "largest_token_budget": None if own.undecided else answer.largest_token_budget,
         "longest_response": None if own.undecided else answer.longest_response,
@@ -142,13 +142,13 @@ def answer_result(answer: Answer) -> dict[str, Any]:
 
 def settings_result(name: str, answer: Answer) -> dict[str, Any]:
     """Return an answer about given settings: the estimate, evidence and changes."""
-    return {**result_of(name, answer.best.estimate, answer.verdict), "task": answer.task, **_shared(answer)}
+    return {**result_of(name, answer.best.estimate, answer.verdict), "task": answer.task, **_common(answer)}
 
 
-def _shared(answer: Answer) -> dict[str, Any]:
+def _common(answer: Answer) -> dict[str, Any]:
     """Return what answers with chosen and with given settings say alike."""
     runs: dict[str, Any] = {word: [run.id for run in answer.evidence if run.word == word] for word in WORDS}
-    contested = [run for run in answer.evidence if run.word != "claimed" and contested_by(run)]
+    failures = [run for run in answer.evidence if run.word != "claimed" and contested_by(run)]
     speed, other = answer.speed(), answer.other_release
     fields = ("tokens_per_second_per_gpu", "step_seconds", "steps", "response_tokens")
     release = other and {
@@ -157,9 +157,9 @@ def _shared(answer: Answer) -> dict[str, Any]:
         "peak_gib": gib_value(other.estimate.peak),
     }
     return {
-        **_judged(answer),
+        **_verdict_fields(answer),
         **runs,
-        "contested": [{"run": run.id, "url": contested_by(run)} for run in contested],
+        "contested": [{"run": run.id, "url": contested_by(run)} for run in failures],
         "measured_runs_of_this_kind": answer.accuracy.cases if answer.accuracy else 0,
         "change": [change_result(change) for change in answer.changes],
         "assumed": list(answer.assumed),
@@ -181,7 +181,7 @@ def change_result(change: Change) -> dict[str, Any]:
     return {"overrides": dict(change.overrides), "peak_gib": peak, "high_gib": high, "cost": change.cost}
 
 
-def _judged(answer: Answer) -> dict[str, Any]:
+def _verdict_fields(answer: Answer) -> dict[str, Any]:
     """Return the model and the GPUs of an answer, its verdict, and what depends on the host's memory."""
     best, gpus = answer.best, {"count": answer.all_gpus, "type": answer.request.gpu}
     about = {"model": answer.request.model, "gpus": gpus, "verdict": answer.verdict}
@@ -191,7 +191,7 @@ def _judged(answer: Answer) -> dict[str, Any]:
 def figures_of_fewest(answer: Answer) -> dict[str, Any]:
     """Return an answer with the keys of ``FEWEST_FIELDS``, its model and its GPUs."""
     best = answer.best
-    return {**_judged(answer), "strategy": best.name, **_figures(best.estimate, "peak_phase")}
+    return {**_verdict_fields(answer), "strategy": best.name, **_figures(best.estimate, "peak_phase")}
 
 
 # -- files with all runs
@@ -242,14 +242,14 @@ def _fields(record: Record) -> dict[str, Any]:
 
 def _run(run: Run, data: EstimatorContext) -> dict[str, Any]:
     """Return a run with the figures of its estimate, or why there are none."""
-    computed, reason, gpu = None, None, data.gpu_of(run)
+    figures, reason, gpu = None, None, data.gpu_of(run)
     try:
         answer = answer_run(run, data)
         estimate = answer.best.estimate
         if estimate.undecided:
             reason = why(answer.best, answer.reason)
         else:
-            computed = {
+            figures = {
                 **_figures(estimate, "binding_phase"),
                 "verdict": answer.verdict,
                 "fits_up_to_tokens": estimate.fits_up_to_tokens,
@@ -258,5 +258,5 @@ def _run(run: Run, data: EstimatorContext) -> dict[str, Any]:
     except NoAnswerError as error:
         reason = str(error)
     facts = {"id": run.id, "row_id": row_id(run.id), "word": run.word, "contested": contested_by(run)}
-    values = {"gpu": gpu and gpu.name, "computed": computed, "not_computed": reason}
+    values = {"gpu": gpu and gpu.name, "computed": figures, "not_computed": reason}
     return {**facts, "record": _fields(run), **values}

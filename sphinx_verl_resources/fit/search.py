@@ -120,7 +120,7 @@ class Layout:
         settings = self.estimate.settings
         return self.given_host_limit or HOST_SHARE * settings.gpus / settings.nodes * settings.capacity
 
-    def changed(self, request: Request) -> Layout:
+    def with_request(self, request: Request) -> Layout:
         """Return the layout with another request; itself if that cannot be estimated."""
         own = attempt(request, self.estimate.registries)
         return replace(self, request=request, estimate=own) if isinstance(own, Estimate) else self
@@ -133,8 +133,8 @@ class Layout:
         if verdict != "unknown" and gpu and not gpu.bfloat16:
             return "no-bfloat16"
         if verdict == "fits" and not own.ran:
-            (room, needed), host = self.kv_cache_tokens, HOST_ERROR * own.host.total
-            return "engine" if room < needed else "host" if host > self.host_limit else "fits"
+            (room, demand), host = self.kv_cache_tokens, HOST_ERROR * own.host.total
+            return "engine" if room < demand else "host" if host > self.host_limit else "fits"
         if verdict == "borderline" and own.ran and own.low > (own.capacity or 0.0):
             return "ran"
         return {"does-not-fit": "too-large", "depends-on-lengths": "lengths"}.get(verdict, verdict)
@@ -335,7 +335,7 @@ class _Backend:
     """
 
     def __init__(self, question: Request, data: EstimatorContext, *, megatron: bool) -> None:
-        self._data, self._kept = data, question.config
+        self._data, self._config = data, question.config
         self._estimates: dict[Any, Estimate | None] = {}
         always = replace(question, config={**ALWAYS, **question.config})
         self.request = fitted(_with_megatron(question) if megatron else always, data)
@@ -372,8 +372,8 @@ class _Backend:
         experts = choices(_EXPERT, [size for size in _EXPERTS if size <= most])
         for pipeline, tensor in product(choices(_PIPELINE, _STAGES), choices(_TENSOR, tensors)):
             stages, spread = _stages(shape.layers, pipeline), gpus // pipeline
-            divided = math.gcd(moe.num_experts, spread) if moe else 0
-            fitting = [size for size in experts if not divided % size]
+            common_divisor = math.gcd(moe.num_experts, spread) if moe else 0
+            fitting = [size for size in experts if not common_divisor % size]
             if stages is None or gpus % (tensor * pipeline) or not fitting:
                 continue
             stages = {name: size for name, size in stages.items() if config.get(section + name) is None}
@@ -388,8 +388,8 @@ class _Backend:
         if key not in self._estimates:
             config = {**self.request.config, **self.sizes[sizes], **level.settings}
             config |= {} if budget is None else dict.fromkeys(BUDGETS, budget)
-            unused = () if self.settings.critic else ("critic.",)
-            own = {key: config[key] for key in config if key in self._kept or not key.startswith(unused)}
+            section = () if self.settings.critic else ("critic.",)
+            own = {key: config[key] for key in config if key in self._config or not key.startswith(section)}
             result = attempt(replace(self.request, config=own), self._data)
             self._estimates[key] = result if isinstance(result, Estimate) else None
         return self._estimates[key]
@@ -406,7 +406,7 @@ class _Search:
 
     def __init__(self, question: Request, levels: Levels, gpu: Gpu | None, host_limit: float | None) -> None:
         self._question, self._levels, self._gpu, self._host_limit = question, levels, gpu, host_limit
-        self._tried: dict[tuple[int, Sizes, Engine, int | None], Layout] = {}
+        self._layouts: dict[tuple[int, Sizes, Engine, int | None], Layout] = {}
         self._capacity = capacity_of(gpu) if gpu else levels[0][1].settings.capacity
         self._engines = self._starting()
 
@@ -425,14 +425,14 @@ class _Search:
         if ENGINE_TP not in config and not rollout.separate:
             powers = (2**power for power in range(11))
             tensors = [size for size in powers if not math.gcd(settings.gpus, shape.heads) % size]
-        needed = max(settings.lengths.limit, needed_cache_tokens(shape, settings))
+        least_tokens = max(settings.lengths.limit, needed_cache_tokens(shape, settings))
         firsts: dict[tuple[bool, bool, int], float] = {}
         for tensor, share in product(tensors, shares):
             is_wide, is_enough = tensor > node, any(not is_full for _, is_full, _ in firsts)
             if (is_wide, False, tensor) in firsts or (is_wide and is_enough):
                 continue
             own = replace(settings, rollout=replace(rollout, tensor=tensor, utilization=share))
-            if cache_tokens(shape, own) >= needed:
+            if cache_tokens(shape, own) >= least_tokens:
                 is_full = engine_weights(shape, own).size > _WEIGHTS_PART * share * self._capacity
                 firsts.setdefault((is_wide, is_full, tensor), share)
         return [(key[-1], firsts[key]) for key in sorted(firsts)] or [(tensors[-1], shares[0])]
@@ -445,7 +445,7 @@ class _Search:
         elif not (best := self._on_level(0)):
             start = bisect_left(places, True, key=self._is_reachable)
             best = next(filter(None, map(self._on_level, places[start:])), None)
-        return best or min(self._tried.values(), key=lambda layout: layout.estimate.high)
+        return best or min(self._layouts.values(), key=lambda layout: layout.estimate.high)
 
     def _is_reachable(self, place: int) -> bool:
         """Return whether a GPU has enough memory up to a level; each level of a backend needs less."""
@@ -502,14 +502,14 @@ class _Search:
         """Return a layout; None if it cannot be estimated."""
         key = place, sizes, engine, budget
         level, backend = self._levels[place]
-        if key not in self._tried and (own := backend.estimate(level, sizes, budget)):
+        if key not in self._layouts and (own := backend.estimate(level, sizes, budget)):
             usual = ENGINE_SHARE, backend.settings.rollout.utilization
             differences = {*zip((ENGINE_TP, ENGINE_SHARE), engine, strict=True)} - {usual}
             config = {name: value for name, value in differences if name not in self._question.config}
             request = replace(own.request, gpu=self._question.gpu, config={**own.request.config, **config})
-            moved = own.with_engine(request, self._capacity, *engine)
-            self._tried[key] = Layout(request, moved, self._host_limit)
-        return self._tried.get(key)
+            estimate = own.with_engine(request, self._capacity, *engine)
+            self._layouts[key] = Layout(request, estimate, self._host_limit)
+        return self._layouts.get(key)
 
 
 def _with_megatron(question: Request) -> Request:

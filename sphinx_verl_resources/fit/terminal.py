@@ -86,9 +86,9 @@ def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, comm
     texts = [f"{as_title(label(verdict))}: {answer.request.model}, {task}, on {on}{training}."]
     texts += [f"{line.title}: {line.plain}" if line.title else line.plain for line in lines(answer)]
     texts += [f"Ignored: {text}" for text in estimate.unsupported if text not in estimate.undecided]
-    parts, shown = [wrap_lines(texts, width)], credible(estimate)
-    if shown and answer.reason not in ("unknown", "no-bfloat16"):
-        parts.append(phase_bars_text(shown, width))
+    parts, figures = [wrap_lines(texts, width)], credible(estimate)
+    if figures and answer.reason not in ("unknown", "no-bfloat16"):
+        parts.append(phase_bars_text(figures, width))
     if verdict not in ("fits", "unknown"):
         changes = [f"{place}. {change_text(change)}" for place, change in enumerate(answer.changes[:MOST], 1)]
         first = f"{heading(answer)}:" if changes else "No other setting makes it fit."
@@ -99,15 +99,15 @@ def answer_text(answer: Answer, width: int = 100, *, verbose: bool = False, comm
         parts.append(wrap_lines([f"{text}."], width))
     if command and (words := answer.command):
         parts.append(f"Command:\n{words}")
-    if verbose and shown and verdict != "unknown":
-        parts.append(f"{shown.peak_phase.label}:\n{components_text(shown.peak_phase, width)}")
+    if verbose and figures and verdict != "unknown":
+        parts.append(f"{figures.peak_phase.label}:\n{components_text(figures.peak_phase, width)}")
     return "\n\n".join(parts)
 
 
-def fewest_text(question: Question, sizes: Sequence[Fewest], assumed: Sequence[str], width: int) -> str:
+def fewest_text(question: Question, sizes: Sequence[Fewest], defaults: Sequence[str], width: int) -> str:
     """Return the fewest GPUs of each memory size, with the assumptions."""
     head = [f"Fewest GPUs for {question.model}, {task_text(question)}, by the memory of a GPU:"]
-    head.append(f"Assumed: {', '.join(assumed)}.")
+    head.append(f"Assumed: {', '.join(defaults)}.")
     rows = []
     for item in sizes:
         mark = {"undercuts": "*", "unrecorded": "**"}.get(item.support, "")
@@ -121,11 +121,11 @@ def fewest_text(question: Question, sizes: Sequence[Fewest], assumed: Sequence[s
     return "\n\n".join([wrap_lines(head, width), table, wrap_lines(_LEGEND, width)])
 
 
-def fitting_text(question: Question, answers: Sequence[Answer], assumed: Sequence[str], width: int) -> str:
+def fitting_text(question: Question, answers: Sequence[Answer], defaults: Sequence[str], width: int) -> str:
     """Return the models that fit on the GPUs, one per line, with the assumptions."""
     count, on = len(answers) or "none", f"{question.gpus}×{question.gpu}, {task_text(question)}"
     head = [f"Models that fit on {on}: {count}. The figures are estimates."]
-    head.append(f"Assumed: {', '.join(assumed)}.")
+    head.append(f"Assumed: {', '.join(defaults)}.")
     rows = []
     for answer in answers:
         ran = next((crossed(run.gpus) for run in answer.proof), "no run")

@@ -92,12 +92,12 @@ def lines(answer: Answer, group: Iterable[Gpu] = ()) -> list[Line]:
     """
     best, note = answer.best, answer.request.model_note
     content = [Line("verdict", "", why(best, answer.reason)), Line("model", _("Model"), note)]
-    content.append(Line("measured", _("Measured"), _sentence([measured(answer.own, best.estimate)])))
+    content.append(Line("measured", _("Measured"), _sentence([measured_text(answer.own, best.estimate)])))
     content += _evidence(answer)
     if answer.reason not in ("unknown", "no-bfloat16"):
         content += [*_layout(answer), _sure(answer), *_release(answer), *_speed(answer, group)]
-    assumed = _sentence(text for text in answer.assumed if text != note)
-    return [line for line in (*content, Line("assumed", _("Assumed"), assumed)) if line.text]
+    assumptions = _sentence(text for text in answer.assumed if text != note)
+    return [line for line in (*content, Line("assumed", _("Assumed"), assumptions)) if line.text]
 
 
 # -- the verdict
@@ -137,15 +137,15 @@ def why(layout: Layout, reason: str) -> str:
         return text.format(settings="; ".join(estimate.undecided))
     if estimate.capacity is None:
         return _("The memory of the GPU is unknown.")
-    shown, tokens, (room, needs) = credible(estimate), estimate.fits_up_to_tokens or 0, layout.kv_cache_tokens
+    basis, tokens, (room, needs) = credible(estimate), estimate.fits_up_to_tokens or 0, layout.kv_cache_tokens
     if estimate.ran and estimate.high > estimate.capacity:
-        key = "bounded" if shown else "ran"
+        key = "bounded" if basis else "ran"
     texts = [_(REASONS[key])]
     if key != "no-bfloat16":
         texts.insert(0, _("Peak {peak} GiB per GPU (range {low} to {high}); the GPU has {capacity} GiB."))
     if tokens and key != "ran":
         texts.append(_("It fits up to a mean of {tokens} tokens per sequence, prompt and response."))
-    if shown and shown is not estimate:  # then it is for sequences of this mean
+    if basis and basis is not estimate:  # then it is for sequences of this mean
         texts.append(_("The figures below are for a mean of {tokens} tokens per sequence."))
     sizes = {name: whole(getattr(estimate, name)) for name in ("peak", "low", "high", "capacity")}
     counts = {"tokens": two_digits(tokens), "room": two_digits(room), "needed": f"{int(needs):,}"}
@@ -155,7 +155,7 @@ def why(layout: Layout, reason: str) -> str:
 # -- evidence and accuracy
 
 
-def measured(run: Run | None, estimate: Estimate | None) -> str:
+def measured_text(run: Run | None, estimate: Estimate | None) -> str:
     """Return the measured figure of a run beside the estimate of the same counter; empty if there is none."""
     if not run or not run.measured or not run.measured.gib:
         return ""
@@ -186,22 +186,22 @@ def _evidence(answer: Answer) -> Iterator[Line]:
 
 def _sure(answer: Answer) -> Line:
     """Return the errors of estimates of this kind, and whether there is no run that is comparable."""
-    known, smallest = answer.accuracy, answer.undercuts
+    accuracy, smallest = answer.accuracy, answer.undercuts
     text = _(
         "This kind of run was not measured. For other kinds, mostly fine-tuning, nine in ten estimates were "
         "at most {error} % off."
     )
     text = text.format(error=round(100 * answer.best.estimate.errors[0]))
-    if known:
+    if accuracy:
         text = plural(
             "Checked against one measurement of this kind ({name}: {compared}): {mean} % off.",
             "Checked against {cases} measurements of this kind ({name}: {compared}), {setups} set-ups from "
             "{sources}: {mean} % off on average, at most {worst} %; {needed_more} needed more than computed.",
-            known.cases,
+            accuracy.cases,
         )
-        mean, worst = round(100 * known.mean_error), round(100 * known.worst_error)
-        sources = plural("one source", "{count} sources", known.sources).format(count=known.sources)
-        text = text.format(**{**vars(known), "sources": sources}, mean=mean, worst=worst)
+        mean, worst = round(100 * accuracy.mean_error), round(100 * accuracy.worst_error)
+        sources = plural("one source", "{count} sources", accuracy.sources).format(count=accuracy.sources)
+        text = text.format(**{**vars(accuracy), "sources": sources}, mean=mean, worst=worst)
     more = _("No comparable run used this few GPUs of this size with sequences this long.")
     more = "" if answer.evidence else more
     if smallest:
@@ -224,7 +224,7 @@ def peaks_text(run: Run, estimate: Estimate | None) -> str:
         texts.append(_("estimated peak {range} GiB").format(range=span(ends[0], ends[2])))
     elif estimate and not estimate.undecided:
         texts.append(_("the estimate is above the GPU's memory"))
-    if text := measured(run, estimate):
+    if text := measured_text(run, estimate):
         texts.append(_("measured {text}").format(text=text))
     return _(", ").join(texts)
 
@@ -278,20 +278,20 @@ def heading(answer: Answer) -> str:
     return _("What makes it fit") if answer.verdict == "does-not-fit" else _("If it runs out of memory")
 
 
-def change_text(change: Change, settings: str = "", seen: Collection[str] = ()) -> str:
+def change_text(change: Change, settings: str = "", omissions: Collection[str] = ()) -> str:
     """Return a change as a sentence, and what its settings do.
 
     Args:
         change: the change.
         settings: what to write instead of its settings, such as a placeholder.
-        seen: sentences to leave out.
+        omissions: sentences to leave out.
     """
     settings = settings or " ".join(change.arguments)
     text = _("{settings}: peak {peak} GiB (up to {high}): {verdict}")
     figures = {"peak": whole(change.peak), "high": whole(change.high), "verdict": label(change.verdict)}
     cost = _(COSTS[change.cost]) if change.cost in COSTS else ""
     text = _sentence(filter(None, [text.format(settings=settings, **figures), cost]))
-    return in_a_row(text, *(_(each) for each in change.sentences if each not in seen))
+    return in_a_row(text, *(_(each) for each in change.sentences if each not in omissions))
 
 
 # -- numbers and sentences
@@ -323,8 +323,8 @@ def about(size: float) -> str:
     >>> about(1374 * 2**30), about(7.3 * 2**30)
     ('1,400', '7.3')
     """
-    rounded = float(f"{size / GIB:.2g}")
-    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+    number = float(f"{size / GIB:.2g}")
+    return f"{number:,.0f}" if number >= 10 else f"{number:g}"
 
 
 def two_digits(count: float) -> str:
