@@ -125,10 +125,10 @@ def test_a_run_on_unknown_gpus_is_named_last_and_proves_nothing():
 def test_a_contested_run_proves_nothing():
     result = answer(Question("Qwen/Qwen2.5-32B", 8, "H20"), DATA)
     contested = "qwen2-5-32b-grpo-8xh20"
-    assert contested in [run.id for run in found.evidence]
+    assert contested in [run.id for run in result.evidence]
     assert contested_by(DATA.runs[contested]) == "https://github.com/verl-project/verl/issues/3124"
-    assert contested not in [run.id for run in found.proof]
-    assert smallest_run(found.profile, DATA)[1].id != contested
+    assert contested not in [run.id for run in result.proof]
+    assert smallest_run(result.profile, DATA)[1].id != contested
 
 
 def test_a_length_that_was_not_read_leaves_no_evidence():
