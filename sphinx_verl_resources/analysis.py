@@ -99,9 +99,9 @@ def analyse(
     """
     title, checkpoint, recorded = _model(analysis, name)
     numbers = {**recorded, **(limits or {})}
-    known, lines, now = _factors(analysis.assumptions, numbers), list[Line](), Breakdown(())
+    factors, lines, now = _factors(analysis.assumptions, numbers), list[Line](), Breakdown(())
     for key, (label, category, names) in COMPONENTS.items():
-        part = Component(key, label, category, tuple(known[factor] for factor in names), "assumed")
+        part = Component(key, label, category, tuple(factors[factor] for factor in names), "assumed")
         now = Breakdown((*now.components, part))
         lines.append(Line(key, _(label), part.size, now, (part,)))
     start = now
@@ -159,7 +159,7 @@ def _model(analysis: Analysis, name: str) -> tuple[str, str, dict[str, int]]:
     Raises:
         NoAnswerError: there is none.
     """
-    assumed, known = analysis.assumptions, analysis.architectures
+    assumed, models = analysis.assumptions, analysis.architectures
     spec = next((spec for spec in analysis.specifications.values() if fold(spec.name) == fold(name)), None)
     if spec and spec.hidden_size:
         ffn, heads = round(assumed.ffn_ratio * spec.hidden_size), spec.attention_heads
@@ -167,10 +167,10 @@ def _model(analysis: Analysis, name: str) -> tuple[str, str, dict[str, int]]:
         checkpoint, vocabulary = "", assumed.vocabulary_size
     else:
         model = (spec and spec.model) or name
-        entry = known.get(model) or next((item for item in known if fold(item.name) == fold(model)), None)
+        entry = models.get(model) or next((item for item in models if fold(item.name) == fold(model)), None)
         if entry is None:
             hint = f"use one of {', '.join(analysis.specifications)}, or a checkpoint of architectures.yaml"
-            hint = did_you_mean(model, [*analysis.specifications, *known.names], hint)
+            hint = did_you_mean(model, [*analysis.specifications, *models.names], hint)
             code: Code = "unknown_model" if "/" in model else "unknown_size"
             raise NoAnswerError.because(f"unknown model {model!r}", hint, code=code)
         layers, heads = entry.num_hidden_layers, entry.num_attention_heads
@@ -242,10 +242,10 @@ def value_text(analysis: Analysis, text: str) -> str:
     figure = ", ".join(words) if parts else name
     every = _figures(analyse(analysis, name, limits)) if parts else assumption_texts(analysis)
     # Only sizes have a unit.
-    figures = {known: value for known, value in every.items() if not (in_gib and isinstance(value, str))}
-    value = {fold(known): value for known, value in figures.items()}.get(fold(figure))
+    figures = {each: value for each, value in every.items() if not (in_gib and isinstance(value, str))}
+    value = {fold(each): value for each, value in figures.items()}.get(fold(figure))
     if value is None:
-        spelled = (re.sub("[-_]", " ", known) for known in figures)
+        spelled = (re.sub("[-_]", " ", each) for each in figures)
         hint = did_you_mean(figure, spelled, "write for example '8B, after FSDP' or 'batch size'")
         raise NoAnswerError.because(f"there is no figure {figure!r}", hint)
     if isinstance(value, str):

@@ -80,7 +80,7 @@ class AnalysisDirective(VerlDirective):
         """Return the marks of the remarks about a subject; remarks that are new on the page get a number."""
         places = []
         for name, remark in self.data.analysis.remarks.items():
-            if subject in remark.about and "no-remarks" not in self.given:
+            if subject in remark.about and "no-remarks" not in self.texts:
                 count = self.numbers.setdefault(name, len(self.numbers) + 1)
                 places.append((f"[{count}]", f"verl-remark-{name}"))
         return blocks.marks(*places)
@@ -91,7 +91,7 @@ class AnalysisDirective(VerlDirective):
 
     def outcome(self, name: str) -> Outcome:
         """Return the analysis of a model with the numbers and steps in the options."""
-        limits = {option: self.values[option] for option in LIMITS if option in self.given}
+        limits = {option: self.values[option] for option in LIMITS if option in self.texts}
         return analyse(self.data.analysis, name, limits, self.values.get("steps"))
 
 
@@ -101,8 +101,8 @@ def entry_of(entries: Mapping[str, Any], section: str, name: str) -> Any:
     Raises:
         NoAnswerError: there is none.
     """
-    for known, entry in entries.items():
-        if fold(known) == fold(name):
+    for word, entry in entries.items():
+        if fold(word) == fold(name):
             return entry
     message = f"{section!r} has no entry for {name!r}"
     raise NoAnswerError.because(message, did_you_mean(name, entries), code="unknown_size")
@@ -271,8 +271,8 @@ class VerlConfigAdvice(AnalysisDirective):
         if "table" in self.values["show"]:
             rows = []
             for name, key in keys.items():
-                known = (as_text(key.default), one_line(key.effect)) if key else (unknown, unknown)
-                texts = map(Cell.of, (as_text(record.settings[name]), *known))
+                cells = (as_text(key.default), one_line(key.effect)) if key else (unknown, unknown)
+                texts = map(Cell.of, (as_text(record.settings[name]), *cells))
                 rows.append([Cell.of(name, self.marks(name), blocks.PATH_CLASS), *texts])
             inside = table_group([_("Key"), _("Advised"), _("verl's default"), _("Effect on memory")], rows)
             pieces["table"] = self.table(inside, _("{model}: settings").format(model=record.name))

@@ -168,7 +168,7 @@ def counted(number: int, word: str) -> str:
 # -- suggestions
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the known word that ``word`` probably means; None if there is none.
 
     A model of another size is never meant.
@@ -178,15 +178,15 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     >>> nearest("Qwen3.5-7B", ["Qwen3.5-27B"]), nearest("Qwen3.5-27", ["Qwen3.5-27B"])
     (None, 'Qwen3.5-27B')
     """
-    target, names = word.casefold(), {name.casefold(): name for name in islice(known, _MOST_KNOWN)}
+    target, names = word.casefold(), {name.casefold(): name for name in islice(candidates, _MOST_KNOWN)}
     near = difflib.get_close_matches(target, names, cutoff=0.7)
     near.sort(key=lambda name: sorted(name) != sorted(target))  # swapped letters are the likeliest mistake
     return next((names[name] for name in near if _sizes(target) in ([], _sizes(name))), None)
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(word: str, candidates: Iterable[str], otherwise: str = "") -> str:
     """Return a remedy: the nearest known word and ``otherwise``, or one of both, or all words if few."""
-    names = list(dict.fromkeys(known))
+    names = list(dict.fromkeys(candidates))
     if near := nearest(word, names):
         return f"did you mean {near!r}?" + (f" If not, {otherwise}" if otherwise else "")
     return otherwise or (f"allowed: {', '.join(names)}" if 0 < len(names) <= 24 else "")

@@ -77,7 +77,7 @@ class VerlDirective(SphinxDirective):
     Sphinx knows it as ``extension.Directive``, which accepts any option, argument and text.
 
     Attributes:
-        given: the text of each valid option that is set.
+        texts: the text of each valid option that is set.
         values: the value of each option; the default if it is unset.
         problems: the problems of the directive.
     """
@@ -92,13 +92,13 @@ class VerlDirective(SphinxDirective):
     #: Whether text below the options is allowed.
     takes_text: ClassVar[bool] = False
 
-    given: dict[str, str]
+    texts: dict[str, str]
     values: dict[str, Any]
     problems: list[Diagnostic]
 
     def run(self) -> list[nodes.Node]:
         """Return the content, or a box for each problem."""
-        self.given, self.problems = {}, []
+        self.texts, self.problems = {}, []
         self.domain = VerlDomain.of(self.env)
         #: The records: a ``Dataset``, or the kind that higher layers have made of it.
         self.data = self.domain.records
@@ -106,7 +106,7 @@ class VerlDirective(SphinxDirective):
         self.domain.use(*self.reads)
         content: list[nodes.Node] = []
         if not self.problems:
-            with self.noted():
+            with self.note_errors():
                 content = self.show()
         if self.problems:
             content = [self.box(nodes.Text(f"{self.name}: {problem.text}")) for problem in self.problems]
@@ -124,7 +124,7 @@ class VerlDirective(SphinxDirective):
         self.values = {name: option.value for name, option in options.items()}
         for name, value in self.options.items():
             text = str(value or "")
-            with self.noted(name):
+            with self.note_errors(name):
                 if name not in options:
                     remedy = did_you_mean(name, options) or "the directive has no options"
                     raise NoAnswerError.because("unknown option", remedy)
@@ -132,9 +132,9 @@ class VerlDirective(SphinxDirective):
                     raise NoAnswerError.because(f"takes no value, got {text!r}", "remove it")
                 if options[name].values and not text.strip():
                     raise NoAnswerError.because("a value is missing", "write one")
-                self.given[name] = text
+                self.texts[name] = text
                 self.values[name] = options[name].read(text)
-        with self.noted():
+        with self.note_errors():
             if self.content and not self.takes_text:
                 raise NoAnswerError.because("the directive takes no text", "remove the text")
             if self.arguments and self.instead_of_argument:
@@ -149,7 +149,7 @@ class VerlDirective(SphinxDirective):
         raise NotImplementedError
 
     @contextmanager
-    def noted(self, option: str = "") -> Iterator[None]:
+    def note_errors(self, option: str = "") -> Iterator[None]:
         """Record an error of the block as a problem, at an option if one is named, and continue."""
         try:
             yield

@@ -233,10 +233,10 @@ class VerlDomain(Domain):
 
         A build without changes repeats the messages of the last one, so that no error is overlooked.
         """
-        known, parts = self.data["problems"], {"runs"}.union(*self.data["pages"].values())
-        for part in parts - known.keys():
-            known[part] = self.records.diagnostics_of(part)
-        problems = sorted({problem for part in parts for problem in known[part]})
+        by_part, parts = self.data["problems"], {"runs"}.union(*self.data["pages"].values())
+        for part in parts - by_part.keys():
+            by_part[part] = self.records.diagnostics_of(part)
+        problems = sorted({problem for part in parts for problem in by_part[part]})
         if self.links.script_url != self.env.config.verl_resources_script_url:
             name, remedy = "verl_resources_script_url", "the default is used instead"
             message = f"{name} must be an address with {{ref}}, {{path}} and no other placeholder"

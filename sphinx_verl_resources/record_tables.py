@@ -66,15 +66,15 @@ class VerlRuns(VerlDirective):
     @property
     def reads(self) -> tuple[str, ...]:  # type: ignore[override]
         """The parts of the data that estimates depend on, if the table shows any."""
-        return ("config_keys", "accuracy") if "details" in self.given else ()
+        return ("config_keys", "accuracy") if "details" in self.texts else ()
 
     def show(self) -> list[nodes.Node]:
         """Return sections or a table, after a box for each broken file."""
         sizes = selection.sizes(self.arguments[0]) if self.arguments else ()
         filters = {}
-        for name in filter(self.given.__contains__, selection.FILTERS):
-            with self.noted(name):
-                filters[name] = selection.filter_values(self.data, name, selection.phrases(self.given[name]))
+        for name in filter(self.texts.__contains__, selection.FILTERS):
+            with self.note_errors(name):
+                filters[name] = selection.filter_values(self.data, name, selection.phrases(self.texts[name]))
         if self.problems:
             return []
         runs = selection.select_runs(self.data, sizes, filters, self.values["sort"])
@@ -87,7 +87,7 @@ class VerlRuns(VerlDirective):
             for file, run in self.data.run_files.items()
             if not run and value_at(file.document.data, "size") not in others
         ]
-        if "caption" not in self.given:
+        if "caption" not in self.texts:
             return [*boxes, *self._sections(runs, classes)]
         return [*boxes, *self._table(runs, blocks.listed(classes))]
 
@@ -98,7 +98,7 @@ class VerlRuns(VerlDirective):
         for size in sizes:
             own = [run for run in runs if run.size == size]
             place: nodes.Element = nodes.target()
-            if not own and "hide-empty" in self.given:
+            if not own and "hide-empty" in self.texts:
                 empty[size] = place
             elif is_section:
                 title = nodes.title("", size, translatable=0)
@@ -118,7 +118,7 @@ class VerlRuns(VerlDirective):
     def _empty(self, sizes: str) -> nodes.paragraph:
         """Return a sentence about missing runs, with a link to add one."""
         text = _("No run is recorded for {sizes} yet. {link}")
-        if self.given.keys() & selection.FILTERS.keys():
+        if self.texts.keys() & selection.FILTERS.keys():
             text = _("No recorded run for {sizes} matches.")
         words, command = _("Add one."), nodes.literal("", "verl-resources new --help")
         how = domain.link_later(self.env, LABEL, ADD_A_RUN, words, nodes.Text(f"{words} "), command)
@@ -139,7 +139,7 @@ class VerlRuns(VerlDirective):
                 cells[0].after.append(target)
             remarks = [*self._remarks(run, cells, count)]
             count += len(remarks)
-            if "details" in self.given and (run.settings or run.measured or run.notes):
+            if "details" in self.texts and (run.settings or run.measured or run.notes):
                 details.append(block := self.domain.part("details")(self, run, remarks))
                 if "model" in columns:
                     model = cells[columns.index("model")]
@@ -158,7 +158,7 @@ class VerlRuns(VerlDirective):
             about = columns.index(note.about) if note.about in columns else 0
             cells[about].after += blocks.marks((mark, anchor))
             title: nodes.Node = blocks.link(place.title, f"#{place.anchor}")
-            if "details" in self.given:
+            if "details" in self.texts:
                 title = nodes.strong("", _("Remark {mark}").format(mark=mark))
             text = blocks.titled(title, one_line(note.text))
             yield nodes.list_item("", nodes.paragraph("", "", target, *text, support_smartquotes=False))

@@ -226,11 +226,11 @@ def name_of(*kinds: str, what: str = "name", code: str = "unknown_value") -> Aft
     """
 
     def check(name: str, info: Any) -> str:
-        known = [info.context[kind] for kind in kinds] if info.context else []
-        if known and not any(name in names for names in known):
+        contexts = [info.context[kind] for kind in kinds] if info.context else []
+        if contexts and not any(name in names for names in contexts):
             remedy = "" if code == "unknown_value" else f"add it to {kinds[0]}.yaml"
             # The hint, which takes long, is made for the problems that are listed.
-            raise problem(code, f"unknown {what} {name!r}", remedy, word=name, known=known)
+            raise problem(code, f"unknown {what} {name!r}", remedy, word=name, known=contexts)
         return name
 
     return AfterValidator(check)

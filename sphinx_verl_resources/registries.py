@@ -44,13 +44,13 @@ class Registry(Generic[Entry]):
     valid.
 
     Attributes:
-        written: the names of all entries, also with errors, so that using one is not a second error.
+        all_names: the names of all entries, also with errors, so that using one is not a second error.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, Any] = {}
         self._owners: dict[str, str] = {}  # by each name of an entry, its own name
-        self.written: set[str] = set()
+        self.all_names: set[str] = set()
 
     def add(self, entry: NamedRecord) -> None:
         """Add an entry, or put it in the place of the one with its name."""
@@ -60,7 +60,7 @@ class Registry(Generic[Entry]):
 
     def __contains__(self, name: str) -> bool:
         """Return whether any entry, with or without errors, has the name."""
-        return fold(name) in self._owners or fold(name) in self.written
+        return fold(name) in self._owners or fold(name) in self.all_names
 
     def __iter__(self) -> Iterator[Entry]:
         return (self._entries[own] for own in dict.fromkeys(self._owners.values()))
@@ -82,7 +82,7 @@ def sections_of(file_model: type[Record]) -> dict[str, type[NamedRecord]]:
     return {key: model for key, model in models.items() if issubclass(model, NamedRecord)}
 
 
-def written_names(data: Any, section: str, model: type[NamedRecord]) -> list[str]:
+def names_in(data: Any, section: str, model: type[NamedRecord]) -> list[str]:
     """Return the names of all entries under a key of unchecked data, with and without errors."""
     values = [value_at(entry, field) for entry in entries_in(data, section) for field in model.name_fields]
     words = (word for value in values for word in (value if isinstance(value, tuple) else (value,)))
@@ -96,7 +96,7 @@ def merge(
     _record, problems = validated(document, file_model, context)
     for section, model in sections_of(file_model).items():
         registry, first = registries[section], dict[str, tuple[int, str]]()
-        registry.written |= {*map(fold, written_names(document.data, section, model))}
+        registry.all_names |= {*map(fold, names_in(document.data, section, model))}
         for index, entry in enumerate(valid_entries(document.data, section, model, context)):
             if entry is None:
                 continue
@@ -631,7 +631,7 @@ def load_analysis(
     for document in documents:
         context: dict[str, Any] = {**registries, **merged, "subjects": SUBJECTS}
         for name, model in models.items():
-            context[name] = [*sections[name].names, *written_names(document.data, name, model)]
+            context[name] = [*sections[name].names, *names_in(document.data, name, model)]
         problems += merge(document, AnalysisFile, sections, context)
         for name in merged:
             (kind,) = models_in(AnalysisFile.model_fields[name].annotation)

@@ -68,9 +68,9 @@ class WriteRows(SphinxTransform):
             summary.parent["ids"] = []
 
 
-def _add_controls(bodies: Sequence[nodes.tbody], known: Mapping[str, Run]) -> None:
+def _add_controls(bodies: Sequence[nodes.tbody], by_id: Mapping[str, Run]) -> None:
     """Put a bar before the tables, and below each a button that unfolds the other runs."""
-    runs = {run: known[run] for body in bodies for run in body[ROWS]}
+    runs = {run: by_id[run] for body in bodies for run in body[ROWS]}
     others = [run for run in runs if runs[run].is_folded]
     # If all are to fold, all are shown.
     to_fold = len(others) if len(others) < len(runs) else 0

@@ -161,14 +161,14 @@ class Filter(NamedTuple):
         meaning: the selected runs in words.
         example: a value.
         words: returns the words of a run that it matches.
-        known: returns the allowed words, besides those of the runs; None if any is allowed.
+        allowed: returns the allowed words, besides those of the runs; None if any is allowed.
         remedy: a remedy for an unknown word.
     """
 
     meaning: str
     example: str
     words: Callable[[Run], tuple[str | None, ...]]
-    known: Callable[[Dataset], Iterable[str]] | None = None
+    allowed: Callable[[Dataset], Iterable[str]] | None = None
     remedy: str = ""
 
 
@@ -243,9 +243,9 @@ def filter_values(data: Dataset, name: str, values: Sequence[str]) -> tuple[str,
     """
     if not values:
         raise NoAnswerError.because("name at least one value")
-    words, known, remedy = FILTERS[name][2:]
+    words, every, remedy = FILTERS[name][2:]
     recorded = {word for run in data.runs.values() for word in words(run) if word}
-    allowed = [*known(data), *sorted(recorded)] if known else values
+    allowed = [*every(data), *sorted(recorded)] if every else values
     for value in values:
         if fold(value) not in map(fold, allowed):
             raise NoAnswerError.because(f"unknown value {value!r}", did_you_mean(value, allowed, remedy))

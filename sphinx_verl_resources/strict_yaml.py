@@ -166,8 +166,8 @@ def read_yaml(content: bytes, label: str = "") -> Document:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two come from PyYAML's scanner, for escapes such as "\U00110000".
         complaint = " ".join(str(getattr(error, name, None) or "") for name in ("problem", "context")).strip()
-        known = (cause for words, *cause in _CAUSES if re.search(words, complaint))
-        which, message, remedy = next(known, ("problem", f"not valid YAML: {complaint or error}", _INDENT))
+        causes = (cause for words, *cause in _CAUSES if re.search(words, complaint))
+        which, message, remedy = next(causes, ("problem", f"not valid YAML: {complaint or error}", _INDENT))
         place = Location(label, *position(getattr(error, f"{which}_mark", None)))
         document.problems.append(Diagnostic(place, "yaml_syntax", message, remedy))
     return document

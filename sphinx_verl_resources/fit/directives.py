@@ -199,7 +199,7 @@ class VerlEstimate(VerlDirective):
         """Return the answer for the run, or for the model with the settings below the options."""
         name, model, (count, gpu), version, *_others = self.values.values()
         if name:
-            if self.content or {"model", "gpus", "verl-version"} & self.given.keys():
+            if self.content or {"model", "gpus", "verl-version"} & self.texts.keys():
                 message = "a recorded run already sets model, GPUs, release and settings"
                 raise NoAnswerError.because(message, "remove them here, or remove :run:")
             return answer_run(recorded_run(self.data, name), self.data)
@@ -207,7 +207,7 @@ class VerlEstimate(VerlDirective):
             message = "set :run:, or :model: and number and name of its GPUs, as in :gpus: 8*H100"
             remedy = "for the rule of thumb, name a size, as in '.. verl-memory:: 8B'"
             raise NoAnswerError.because(message, remedy, code="unknown_size")
-        if "verl-version" in self.given and version is None:
+        if "verl-version" in self.texts and version is None:
             raise NoAnswerError.because("no such release", "write it like v0.9.0", key=":verl-version")
         gpu, settings = gpu_name(gpu, self.data.gpus), self._settings()
         model, note = known_model(model, self.data.architectures)
@@ -238,9 +238,9 @@ class VerlEstimate(VerlDirective):
         return Location(str(source), offset + min(line, len(self.content)), key=key)
 
     @contextmanager
-    def noted(self, option: str = "") -> Iterator[None]:
+    def note_errors(self, option: str = "") -> Iterator[None]:
         """Record an error of the block; problems get the places of their settings, warnings are printed."""
-        with super().noted(option):
+        with super().note_errors(option):
             yield
         issues = [replace(each, place=self.places.get(each.place.key, each.place)) for each in self.problems]
         self.problems = [issue for issue in issues if issue.is_error]
@@ -478,7 +478,7 @@ class VerlDownloads(VerlDirective):
 
 def note_json(directive: VerlDirective, values: Iterable[str]) -> str:
     """Note a file for the builder with values as JSON, one per line, and return its name."""
-    options, text = f"-{digest(directive.given)[:8]}" if directive.given else "", ",\n".join(values)
+    options, text = f"-{digest(directive.texts)[:8]}" if directive.texts else "", ",\n".join(values)
     name = f"{directive.directive}{options}.json"
     directive.domain.note_file(name, f"[\n{text}\n]\n")
     return name

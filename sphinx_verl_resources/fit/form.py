@@ -93,7 +93,7 @@ class VerlWhatIf(VerlDirective):
     def show(self) -> list[nodes.Node]:
         """Return the form with its first answer, and remember the files with all answers."""
         models = self.values["models"] or form_models(self.data)
-        with self.noted("models"):
+        with self.note_errors("models"):
             entries_named(self.data, MODEL, models)
         if self.problems:
             return []

@@ -79,9 +79,9 @@ def diagnose(options: argparse.Namespace) -> tuple[str, int]:
     with nullcontext(sys.stdin.buffer) if options.log == "-" else arguments.open_file(options.log) as stream:
         log = read_log(stream, "standard input" if options.log == "-" else options.log)
     diagnosis = diagnose_log(log, _request(log, question, script), question.data, options.verl_version)
-    known = {*diagnosis.request.config, *filter(is_harmless, script.unresolved)}
-    known |= {f"{MODEL}.path"} if diagnosis.request.model else set()
-    problems = [*question.problems, *script.problems_besides(known), *log.problems]
+    keys = {*diagnosis.request.config, *filter(is_harmless, script.unresolved)}
+    keys |= {f"{MODEL}.path"} if diagnosis.request.model else set()
+    problems = [*question.problems, *script.problems_besides(keys), *log.problems]
     report([*arguments.registry_problems(data), *problems])
     code = 0 if diagnosis.failure else 1
     if options.format == "json":

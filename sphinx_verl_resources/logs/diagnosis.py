@@ -145,8 +145,8 @@ def diagnose(log: Log, request: Request, data: EstimatorContext, version: Versio
     """
     failure = log.failure and narrowed(log.failure, {**log.settings, **request.config})
     memory = None if request.gpu else _nominal(failure, data)
-    known = version or version_of(log.versions.get("verl"))
-    release, why = (known, "") if known else _release(log, request, data)
+    version = version or version_of(log.versions.get("verl"))
+    release, why = (version, "") if version else _release(log, request, data)
     assumed = f" (assumed: {version_text(release)}{why})" if request.config else ""
     facts = {
         "an out-of-memory failure": failure is None,
@@ -156,13 +156,13 @@ def diagnose(log: Log, request: Request, data: EstimatorContext, version: Versio
         f"the model's shape: {request.model_note}": bool(request.model_note),
         "the number of GPUs": not request.gpus and request.config.keys().isdisjoint(TRAINER_GPUS),
         f"the GPU's type{f' (it has {memory:g} GB)' if memory else ''}": not request.gpu,
-        f"the version of verl{assumed}": not known,
+        f"the version of verl{assumed}": not version,
     }
     is_megatron = failure is not None and "megatron" in failure.traits  # counts where no setting says it
     backend = request.backend or ("megatron" if is_megatron else None)
     request = replace(request, version=release, memory_gb=memory, backend=backend)
     missing = tuple(text for text, is_missing in facts.items() if is_missing)
-    diagnosis = Diagnosis(failure, log, request, data, missing, is_release_assumed=not known)
+    diagnosis = Diagnosis(failure, log, request, data, missing, is_release_assumed=not version)
     if diagnosis.is_easyr1:
         return replace(diagnosis, no_estimate="EasyR1's settings are not modelled")
     if not (request.config and request.model):

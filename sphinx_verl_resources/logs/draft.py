@@ -134,12 +134,12 @@ def fields_of_run(sources: Sources, options: argparse.Namespace, data: Estimator
 
 def _model(sources: Sources, option: str | None, data: EstimatorContext) -> str:
     """Return the model, TODO if it is unknown."""
-    known, script, log = data.architectures, sources.script, sources.log
+    registry, script, log = data.architectures, sources.script, sources.log
     in_log = log.settings.get(_MODEL) or log.model
-    in_script = model_of(known, script.values.get(_MODEL), left_open=script.unresolved.get(_MODEL))
-    mention = model_of(known, option) if option else model_of(known, in_log, in_script.text)
+    in_script = model_of(registry, script.values.get(_MODEL), left_open=script.unresolved.get(_MODEL))
+    mention = model_of(registry, option) if option else model_of(registry, in_log, in_script.text)
     if not mention.model:
-        sources.warn(*mention.why_none(known, "with --model"), _MODEL)
+        sources.warn(*mention.why_none(registry, "with --model"), _MODEL)
         return mention.text if mention.is_hub_name else TODO
     name, note = mention.model
     if note:
@@ -211,8 +211,8 @@ def _settings(sources: Sources, data: EstimatorContext) -> dict[str, Any]:
     Those that are private or that no run file can contain are left out.
     """
     script, log, settings = sources.script, sources.log.settings, sources.settings
-    defaults, known = data.defaults(version_of(sources.log.versions.get("verl")) or CURRENT), data.config_keys
-    changed = {key for key in log if key in known and log[key] not in (None, defaults.get(key, TODO))}
+    defaults, every = data.defaults(version_of(sources.log.versions.get("verl")) or CURRENT), data.config_keys
+    changed = {key for key in log if key in every and log[key] not in (None, defaults.get(key, TODO))}
     keys = [*script.places, *(key for key in log if key in _ALWAYS | changed)]
     private = {key for key in keys if is_private(key, settings.get(key))}
     public = {key: settings[key] for key in keys if key in settings and key not in private}

@@ -242,8 +242,8 @@ class PrintedConfig:
         plain = _ATOM.sub(lambda match: match["text"] or match["number"] or repr(_UNREAD), text)
         leaves = dotted_leaves(_evaluated(text) or _evaluated(plain) or {})
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in leaves}
-        known = {key: value for key, value in values.items() if _UNREAD not in repr(value)}
-        return known, [key for key in values if key not in known] if values else ["all of it"]
+        readable = {key: value for key, value in values.items() if _UNREAD not in repr(value)}
+        return readable, [key for key in values if key not in readable] if values else ["all of it"]
 
 
 def _evaluated(text: str) -> Any:

@@ -275,12 +275,12 @@ def load_cases(files: Iterable[DataFile], *, recorded: bool = False) -> Cases:
 
 def _read_case(item: Document) -> tuple[Case | None, list[Diagnostic]]:
     """Validate one case, and return its problems; unknown keys are warnings, and the case lacks them."""
-    (case, errors), known = try_model(item.data, Case), deepcopy(item.data)
+    (case, errors), values = try_model(item.data, Case), deepcopy(item.data)
     for *inside, key in (error["loc"] for error in errors if error["type"] == "extra_forbidden"):
-        del reduce(getitem, inside, known)[key]
+        del reduce(getitem, inside, values)[key]
     problems, levels = explained(item, Case, errors), {"unknown_key": Severity.WARNING}
     problems = [replace(each, severity=levels.get(each.code, each.severity)) for each in problems]
-    return case or try_model(known, Case)[0], problems
+    return case or try_model(values, Case)[0], problems
 
 
 def _faults(case: Case, item: Document, recorded: bool, earlier: Entry | None) -> Iterator[Diagnostic]:

@@ -117,9 +117,9 @@ def read_config_json(text: str, label: str) -> tuple[Architecture, tuple[Diagnos
         if (value := config.locate(key)[1]) not in (None, usual):
             raise NoAnswerError(config.problem(key, f"{value} is not modelled", _ADD))
     # Each value was read as its field needs it, so that none is wrong here.
-    known = model_type if model_type in MODEL_TYPES else "unknown"
-    model, warnings = Architecture(**_fields(config), model_type=known), []
-    if model_type != known:
+    kind = model_type if model_type in MODEL_TYPES else "unknown"
+    model, warnings = Architecture(**_fields(config), model_type=kind), []
+    if model_type != kind:
         message = "unknown; the model is read as a dense decoder like llama"
         warnings.append(config.problem("model_type", message, remedy, "not_modelled"))
     if config.section("vision_config") and "vision" not in facts:

@@ -153,14 +153,14 @@ class Estimate(AnyEstimate):
         settings: verl's settings, resolved.
         request: the request.
         registries: the registries.
-        noted: warnings about the request, except those about keys and the rollout engine's cache.
+        earlier: warnings about the request, except those about keys and the rollout engine's cache.
     """
 
     shape: Shape
     settings: Settings
     request: Request = field(repr=False, compare=False)
     registries: EstimatorContext = field(repr=False, compare=False)
-    noted: tuple[Diagnostic, ...]
+    earlier: tuple[Diagnostic, ...]
 
     @cached_property
     def least(self) -> tuple[Phase, ...]:
@@ -173,8 +173,8 @@ class Estimate(AnyEstimate):
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:  # type: ignore[override]
         """The warnings about the request, its keys and the rollout engine's cache."""
-        named = key_warnings(self.request, self.registries, self.noted)
-        return (*self.noted, *named, *cache_problems(self.shape, self.settings))
+        named = key_warnings(self.request, self.registries, self.earlier)
+        return (*self.earlier, *named, *cache_problems(self.shape, self.settings))
 
     @property
     def is_complete(self) -> bool:
@@ -276,7 +276,7 @@ def estimate(request: Request, registries: EstimatorContext) -> Estimate:
         settings=settings,
         request=request,
         registries=registries,
-        noted=warnings,
+        earlier=warnings,
     )
 
 

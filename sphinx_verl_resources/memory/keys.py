@@ -87,7 +87,7 @@ def settings_problems(config: Mapping[str, Any], version: Version, registries: E
             yield error_at(f"{role}.ppo_mini_batch_size", message, "correct one of the two")
 
 
-def key_warnings(request: Request, registries: EstimatorContext, noted: Problems = ()) -> Problems:
+def key_warnings(request: Request, registries: EstimatorContext, earlier: Problems = ()) -> Problems:
     """Yield the problems of a request's settings as warnings, since it can still be estimated.
 
     Forks and the trainer for supervised fine-tuning have other keys, so their settings are not checked.
@@ -95,13 +95,13 @@ def key_warnings(request: Request, registries: EstimatorContext, noted: Problems
     Args:
         request: the request.
         registries: the registries.
-        noted: the problems already reported about its settings.
+        earlier: the problems already reported about its settings.
     """
     sections = {key.partition(".")[0] for key in request.config}
     if request.framework.lower() == "verl" and sections.isdisjoint(FOREIGN):
-        known = {problem.place.key for problem in noted}
+        keys = {problem.place.key for problem in earlier}
         for problem in settings_problems(request.config, request.version, registries):
-            if problem.place.key not in known:
+            if problem.place.key not in keys:
                 yield warning_at(problem.place.key, problem.message, problem.remedy, problem.code)
 
 

@@ -261,15 +261,15 @@ def fitted(request: Request, registries: EstimatorContext) -> Request:
     if config.keys().isdisjoint(TRAINER_GPUS):
         each = next(size for size in range(min(gpus, 8), 0, -1) if not gpus % size)
         config |= dict(zip(TRAINER_GPUS, (gpus // each, each), strict=True))
-    known = {**registries.defaults(request.version), **config}
+    values = {**registries.defaults(request.version), **config}
     for key in LIMITS:  # these decide most answers, so a plan always states them
-        config.setdefault(key, known.get(key))
+        config.setdefault(key, values.get(key))
     config |= engine_size(request, registries)
     limits = [config[key] for key in LIMITS]
     if all(type(item) is int for item in limits):
         # The engine starts only if its cache holds a sequence of this length; the model's own limit is far
         # longer.
-        budgets = BUDGETS if known.get(f"{ACTOR}.use_dynamic_bsz") is True else ()
+        budgets = BUDGETS if values.get(f"{ACTOR}.use_dynamic_bsz") is True else ()
         for key in (ENGINE_LENGTH, *budgets):
             config.setdefault(key, sum(limits))
     return replace(request, config=config)

@@ -79,9 +79,9 @@ def gpu_name(text: str, gpus: Registry[Gpu]) -> str:
 def no_gpu(text: str, gpus: Registry[Gpu], remedy: str = "add it to gpus.yaml") -> Diagnostic:
     """Return the problem of an unknown GPU; only GPUs with the memory in its name are suggested."""
     memory = _MEMORY.fullmatch(text)[2]  # type: ignore[index]
-    known = [name for gpu in gpus if memory in (None, str(gpu.memory_gb)) for name in gpu.lookup_names]
+    names = [name for gpu in gpus if memory in (None, str(gpu.memory_gb)) for name in gpu.lookup_names]
     message = f"unknown GPU {text[:200]!r}"
-    return Diagnostic(Location(""), "unknown_gpu", message, did_you_mean(text, known, remedy))
+    return Diagnostic(Location(""), "unknown_gpu", message, did_you_mean(text, names, remedy))
 
 
 def model_named(text: str, architectures: Registry[Architecture]) -> Model | None:
@@ -96,10 +96,10 @@ def model_named(text: str, architectures: Registry[Architecture]) -> Model | Non
     >>> model_named("acme/Qwen3-4B-SFT", models).name
     'Qwen/Qwen3-4B'
     """
-    target, known = _words(text), list(_known(architectures))
-    if same := [name for words, name in known if words == target]:
+    target, names = _words(text), list(_names(architectures))
+    if same := [name for words, name in names if words == target]:
         return Model(next((name for name in same if fold(text).endswith(fold(name))), same[-1]))
-    bases = [(len(words), name) for words, name in known if _is_base(words, target)]
+    bases = [(len(words), name) for words, name in names if _is_base(words, target)]
     _, name = max(bases, default=(0, ""))
     note = f"{one_line(text)[-80:]} taken as {name} (if its shape differs, give its config.json)"
     return Model(name, note) if bases else None
@@ -127,8 +127,8 @@ def model_hint(text: str, architectures: Registry[Architecture], remedy: str = _
 
     Other numbers are other sizes and releases, other words other families: they are not suggested.
     """
-    target, known = _words(text), list(_known(architectures))
-    matches = (name for fits in (_is_near, _is_base) for words, name in known if fits(words, target))
+    target, names = _words(text), list(_names(architectures))
+    matches = (name for fits in (_is_near, _is_base) for words, name in names if fits(words, target))
     name = next(matches, None)
     return f"did you mean {name!r}? If not, {remedy}" if name else remedy
 
@@ -143,7 +143,7 @@ def _words(text: str) -> str:
     return " ".join(_WORD.findall(re.split("/|--", _INSIDE.sub("", text.casefold()))[-1]))
 
 
-def _known(architectures: Registry[Architecture]) -> Iterator[tuple[str, str]]:
+def _names(architectures: Registry[Architecture]) -> Iterator[tuple[str, str]]:
     """Yield the words of each name that a model has, and its name with the owner."""
     for entry in architectures:
         yield from ((_words(name), name) for name in entry.lookup_names)
@@ -269,10 +269,10 @@ class EstimatorContext(Dataset):
 
     def knowing(self, architecture: Architecture) -> EstimatorContext:
         """Return the same data with an architecture added, or replaced if the name exists."""
-        known = copy(self)
-        known.architectures = deepcopy(self.architectures)
-        known.architectures.add(architecture)
-        return known
+        data = copy(self)
+        data.architectures = deepcopy(self.architectures)
+        data.architectures.add(architecture)
+        return data
 
     @lru_cache(maxsize=256)  # noqa: B019  # 0.2 ms for a model
     def shape(self, model: str) -> Shape | None:

@@ -39,7 +39,7 @@ def test_a_name_means_the_last_entry_that_has_it(entries, memory, names):
 
 def test_the_name_of_an_entry_with_errors_is_known_but_means_no_entry():
     registry: Registry[Gpu] = Registry()
-    registry.written.add("a1")
+    registry.all_names.add("a1")
     assert ("A-1" in registry, registry.get("A-1"), [*registry]) == (True, None, [])
 
 
