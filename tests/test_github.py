@@ -16,6 +16,7 @@ from run_texts import good_run_text
 
 from sphinx_verl_resources import __version__
 from sphinx_verl_resources.commands import main
+from sphinx_verl_resources.logs.draft import _LABELS as LABELS
 
 #: Fields of a run file that need no question in the issue form.
 NOT_ASKED = {"id", "size", "label", "kind", "added"}
@@ -43,7 +44,9 @@ def repository(tmp_path, monkeypatch):
 def test_the_form_of_a_run_asks_for_the_fields_of_a_run_file(root, data):
     items = [item for item in load(root / ".github/ISSUE_TEMPLATE/run.yml")["body"] if "id" in item]
     schema = json.loads((root / "data/schema/run.json").read_text("utf-8"))
-    assert {item["id"] for item in items} == schema["properties"].keys() - NOT_ASKED
+    labels = [item["attributes"]["label"].lower() for item in items]
+    assert [LABELS.get(label, label) for label in labels] == [item["id"] for item in items], "new --issue"
+    assert {item["id"] for item in items} <= schema["properties"].keys() - NOT_ASKED
     assert {item["id"] for item in items if "validations" in item} == {*schema["required"]} - NOT_ASKED
     lines = ["id: a", "size: 7B"]
     for item in items:

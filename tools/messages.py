@@ -98,7 +98,7 @@ def main() -> None:
     TEMPLATE.write_bytes(text(messages))
     for path in translations():
         texts = translation(path)
-        texts.update(messages)
+        texts.update(messages, no_fuzzy_matching=True)
         path.write_bytes(text(texts))
         path.with_suffix(".mo").write_bytes(compiled(texts))
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from ..i18n import N_
 from ..memory.engine import cache_tokens
 from ..memory.estimate import Estimate, attempt
-from ..memory.phases import LABELS
+from ..memory.phases import ENGINE_STATES, LABELS
 from ..memory.reader import OF_ACTOR, OF_CRITIC, OF_REFERENCE, Sections
 from ..memory.recorded import ENGINE_LENGTH, ENGINE_SHARE, ENGINE_TP
 from ..memory.request import ACTOR, REFERENCE, ROLLOUT
@@ -46,7 +46,7 @@ UPDATES_ON_CPU = N_("Keeps states in host memory; the CPU computes the optimizer
 #: memory: the start of the rollout engine, and host memory.
 _ALL = frozenset(LABELS)
 _UPDATE = frozenset(name for name in LABELS if name.endswith(("-forward", "-backward")))
-_BATCHES = _ALL - {"loading", "rollout", "weight-sync"}
+_BATCHES = _ALL - ENGINE_STATES.keys()
 STARTUP, HOST = frozenset({"startup"}), frozenset({"host"})
 #: The ends of keys that a partial source may leave out, by the name in ``Settings.unstated``.
 _UNSTATED = {"padding": ("remove_padding",), "length": ("model_len",), "recompute": ("_granularity",),

@@ -11,7 +11,7 @@ from ..fit.question import assumptions_in
 from ..memory.allocations import size_of
 from ..memory.estimate import Estimate, attempt, largest_that_fits
 from ..memory.keys import release_for
-from ..memory.phases import LABELS, Phase
+from ..memory.phases import ENGINE_STATES, LABELS, Phase
 from ..memory.registries import EstimatorContext, capacity_of
 from ..memory.request import Request
 from ..memory.settings import TRAINER_GPUS
@@ -29,7 +29,7 @@ _SLEEPING = 0.1
 #: PyTorch's memory is in pieces if its unused reserve exceeds this share of the GPU.
 _PIECES = 0.05
 #: The phases in which an engine on the same GPUs sleeps.
-TRAINING = LABELS.keys() - {"loading", "rollout", "weight-sync"}
+TRAINING = LABELS.keys() - ENGINE_STATES.keys()
 
 
 @dataclass(frozen=True, eq=False)

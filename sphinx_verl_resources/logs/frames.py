@@ -19,10 +19,6 @@ _ROLES: dict[str, tuple[str, ...]] = TABLES["roles"]
 _PARTS = {"forward": 0, "backward": 1, "optimizer": 2, "load": 2, "inference": -1}
 _UPDATES = ("actor", "critic")
 _FORWARDS = ("old-log-prob", "ref-log-prob", "update-forward", "critic-values", "critic-forward")
-#: Roles that deeper functions of these roles do not end. With LoRA, the actor computes the reference's
-#: log-probs (ray_trainer.py:1277 at 1dda039b9).
-_KEEPS = {"reference": ("log-prob",), "old-log-prob": ("log-prob",), "startup": ("engine", "weight-sync"),
-          "weight-sync": ("engine",)}  # fmt: skip
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line \d+, in (?P<function>[\w.<>]+)')
 _TASK = re.compile(r"\bray::(?P<class>\w+)(?:\.(?P<method>\w+))?\(\)")
@@ -103,7 +99,7 @@ def phases_of(frames: Sequence[Frame], *, is_whole: bool) -> Phases:
         meaning = _meaning(frame.file, frame.function)
         if meaning in _PARTS and (part != "backward" or meaning == "optimizer"):
             part, part_file = meaning, frame.file
-        elif meaning and meaning not in (*_PARTS, *_KEEPS.get(role, ())):
+        elif meaning and meaning not in (*_PARTS, *TABLES["keeps"].get(role, ())):
             role, role_file, part, part_file = meaning, frame.file, "", ""
     if not role and part == "optimizer":
         match = re.search(r"(?:dp|megatron)_(actor|critic)\.py", " ".join(frame.file for frame in frames))
