@@ -1,7 +1,7 @@
-"""The supported versions, each in an environment of its own with the built wheel: ``make matrix``.
+"""The supported versions, each in an environment of its own with the built package: ``make matrix``.
 
 ``nox -l`` lists the sessions, ``nox -s 'suite(3.10-oldest)'`` runs one. ``-r`` keeps the environments of the
-last time and ``-R`` does not look for other packages either; the wheel is a new one in any case. Sessions
+last time and ``-R`` does not look for other packages either; the package is a new one in any case. Sessions
 tagged ``ends`` are those of ``.ci/run``. They install the packages of ``requirements/*.txt``, which
 ``make upgrade`` renews.
 """

@@ -61,9 +61,9 @@ def test_states_that_offloading_takes_away(ask, sizes, strategy, param, optimize
 def test_states_of_actor_and_critic_are_beside_each_other(ask, sizes):
     result = ask({**WITH_ALL, "fsdp.param_offload": True, "critic.fsdp.optimizer_offload": True})
     more = {"rollout": set(), "update-backward": {"weights"}, "critic-backward": {"critic-optimizer-states"}}
-    for name, size in more.items():
+    for name, others in more.items():
         states = {key for key in sizes(result, name) if key.endswith(("weights", "optimizer-states"))}
-        assert states == {"optimizer-states", "critic-weights"} | size, name
+        assert states == {"optimizer-states", "critic-weights"} | others, name
 
 
 #: Contexts, one of the engine's process, and communicators; in GiB.

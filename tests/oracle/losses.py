@@ -87,11 +87,11 @@ class _ChunkedLinear(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(hidden, weight)
         ctx.chunk = chunk
-        rows, entropy = torch.zeros(hidden.shape[0]), hidden.new_zeros(hidden.shape[0])
+        log_probs, entropy = torch.zeros(hidden.shape[0]), hidden.new_zeros(hidden.shape[0])
         for i in range(0, hidden.shape[0], chunk):
             part = _ChunkedLinear._chunk(hidden[i : i + chunk], weight)
-            rows[i : i + chunk], entropy[i : i + chunk] = part
-        return rows, entropy
+            log_probs[i : i + chunk], entropy[i : i + chunk] = part
+        return log_probs, entropy
 
     @staticmethod
     def _chunk(hidden: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -127,8 +127,8 @@ class _ChunkedLinear(torch.autograd.Function):
         probability = logits.softmax(-1)
         gradient: Any = 0
         if of_chosen is not None:
-            rows = torch.zeros_like(logits)
-            gradient += of_chosen.unsqueeze(-1) * (rows - probability)
+            one_hot = torch.zeros_like(logits)
+            gradient += of_chosen.unsqueeze(-1) * (one_hot - probability)
         if of_entropy is not None:
             log_probability = logits.log_softmax(-1)
             entropy = _LogSumExp.apply(logits) - torch.sum(probability * logits, dim=-1)
@@ -209,11 +209,11 @@ def chunked_entropy(logits: torch.Tensor, chunk: int) -> torch.Tensor:
 
 def log_probs_by_row(logits: torch.Tensor) -> torch.Tensor:
     """Return log-probabilities as without flash-attn: an fp32 softmax for each row."""
-    rows = []
+    log_probs = []
     for row in logits:
         every = functional.log_softmax(row.float(), dim=-1)
-        rows.append(every.gather(-1, torch.zeros(1, dtype=torch.long)).squeeze(-1))
-    return torch.stack(rows)
+        log_probs.append(every.gather(-1, torch.zeros(1, dtype=torch.long)).squeeze(-1))
+    return torch.stack(log_probs)
 
 
 def parallel_cross_entropy(logits: torch.Tensor) -> torch.Tensor:
